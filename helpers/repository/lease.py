@@ -37,11 +37,7 @@ def claim_task(lease_seconds: float) -> RowMapping | None:
     pending = Task.status == "pending"
     abandoned = and_(Task.status == "processing", Task.lease_until <= database_clock())
     candidate = (
-        select(Task.id)
-        .where(or_(pending, abandoned))
-        .order_by(Task.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
+        select(Task.id).where(or_(pending, abandoned)).order_by(Task.id).limit(1).with_for_update(skip_locked=True)
     )
 
     with SessionFactory.begin() as session:

@@ -1,0 +1,32 @@
+"""Gives every test, and every kernel and worker that a test starts, a database of its own."""
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+LEASE_SECONDS = "4"  # short, for a notebook waits three leases; long enough for a busy machine
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before anything is collected: notebook cells get no fixtures, only the environment."""
+    from helpers.servers import ServerError, find_server
+
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None and config.getoption("numprocesses", None):
+        return  # this process only hands out the work
+    os.environ["LAB_DATABASE"] = "backend_training_lab_test" + (f"_{worker}" if worker else "")
+    try:
+        url = find_server().url
+    except ServerError as error:
+        pytest.exit(str(error), returncode=1)
+    os.environ["DATABASE_URL"] = url.render_as_string(hide_password=False)
+    os.environ["LAB_HOME"] = tempfile.mkdtemp(prefix="task42-test-")
+    os.environ.setdefault("LAB_LEASE_SECONDS", LEASE_SECONDS)
+
+
+def pytest_unconfigure() -> None:
+    home = os.environ.get("LAB_HOME", "")
+    if "task42-test-" in home:
+        shutil.rmtree(home, ignore_errors=True)

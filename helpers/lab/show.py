@@ -1,0 +1,78 @@
+"""Shows the tasks as a table, what happened to them as a timeline, and the code and the scripts as they stand."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from helpers import views
+from helpers.db import engine
+from helpers.diagnosis import readable_errors
+from helpers.errors import LabError
+from helpers.lab.facts import query
+from helpers.scripts import find_script
+
+TEXTS = {"no_task": "There is no task #{id} in the table."}
+
+WITHOUT_LEASE = "SELECT id, type, status FROM backend_training.tasks ORDER BY id"
+WITH_LEASE = """
+    SELECT id, type, status, attempts, lease_until <= clock_timestamp() AS lease_expired
+    FROM backend_training.tasks ORDER BY id
+"""
+HAS_LEASE = """
+    SELECT count(*) = 1 FROM information_schema.columns
+    WHERE table_schema = 'backend_training' AND table_name = 'tasks' AND column_name = 'lease_until'
+"""
+
+
+def tasks() -> views.Table:
+    """The rows of `tasks`. Since lesson 4 with the attempt number, and whether the lease has expired."""
+    return views.task_table(_rows())
+
+
+def task(task_id: int) -> dict[str, Any]:
+    """One row of `tasks`, with the columns that `tasks` shows. Raises LabError where there is none."""
+    for row in _rows().to_dict("records"):
+        if row["id"] == task_id:
+            return {str(column): value for column, value in row.items()}
+    raise LabError(TEXTS["no_task"].format(id=task_id))
+
+
+def timeline(*task_ids: int) -> views.Timeline:
+    """What happened since the last reset, from the ledger: a picture, and the same in words.
+
+    Without `task_ids` it shows all tasks.
+    """
+    with readable_errors(), engine().connect() as connection:
+        ledger = views.read_ledger(connection)
+    return views.timeline(ledger, list(task_ids) or None)
+
+
+def source(function: Callable[..., Any]) -> "Listing":
+    """The code of a function, as it stands in its module."""
+    return Listing(inspect.getsource(function), "python")
+
+
+def script(name: str) -> "Listing":
+    """A script of `lab_sql/`, as it stands. Raises LabError where there is none of that name."""
+    return Listing(find_script(name).read_text(encoding="utf-8"), "sql")
+
+
+class Listing:
+    """Code for a reader: coloured where Markdown is shown, else plain."""
+
+    def __init__(self, code: str, language: str) -> None:
+        self.code = code.strip("\n")
+        self.language = language
+
+    def __repr__(self) -> str:
+        return self.code
+
+    def _repr_markdown_(self) -> str:
+        return f"```{self.language}\n{self.code}\n```"
+
+
+def _rows() -> pd.DataFrame:
+    has_lease = query(HAS_LEASE).iat[0, 0]
+    return query(WITH_LEASE if has_lease else WITHOUT_LEASE)

@@ -1,0 +1,90 @@
+"""The rules that every notebook keeps, beside what nbval compares."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+from helpers.notebooks import KERNEL, client, lesson_paths, normalise
+
+PATHS = list(lesson_paths().values())
+MACHINE_PATH = re.compile(r"(?<![\w.])(/(?:home|root|tmp|var|usr|opt|work|Users|private)/[\w.-]+|[A-Za-z]:\\\\)")
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+@pytest.fixture
+def notebook(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_there_are_notebooks() -> None:
+    assert {0, 4} <= lesson_paths().keys()
+
+
+def test_every_code_cell_was_run_in_order(notebook: NotebookNode) -> None:
+    counts = [cell.execution_count for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+def test_no_stored_output_is_an_error(notebook: NotebookNode) -> None:
+    kinds = [output.output_type for cell in code_cells(notebook) for output in cell.outputs]
+    assert "error" not in kinds
+
+
+def test_no_stored_output_names_a_path_of_a_machine(notebook: NotebookNode) -> None:
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            data = {k: v for k, v in output.get("data", {}).items() if not k.startswith("image/")}
+            assert not MACHINE_PATH.search(output.get("text", "") + str(data)), cell.source
+
+
+def test_cells_are_short(notebook: NotebookNode) -> None:
+    assert [cell.source for cell in code_cells(notebook) if len(cell.source.splitlines()) > 15] == []
+
+
+def test_experiments_have_at_most_eight_lines(notebook: NotebookNode) -> None:
+    experiments = [cell for cell in code_cells(notebook) if "experiment" in cell.metadata.get("tags", [])]
+    assert [cell.source for cell in experiments if len(cell.source.splitlines()) > 8] == []
+
+
+def test_prose_stands_beside_every_code_cell(notebook: NotebookNode) -> None:
+    kinds = ["markdown", *(cell.cell_type for cell in notebook.cells), "markdown"]
+    alone = [i for i in range(1, len(kinds) - 1) if "markdown" not in kinds[i - 1 : i + 2]]
+    assert alone == [], "these cells have code before and after them"
+
+
+def test_nothing_is_stored_that_differs_between_machines(notebook: NotebookNode) -> None:
+    stored = nbformat.writes(notebook)
+    normalise(notebook)
+    assert nbformat.writes(notebook) == stored, "store the outputs with: python3 -m helpers build"
+
+
+def test_the_metadata_name_the_kernel_and_nothing_else(notebook: NotebookNode) -> None:
+    assert notebook.metadata == {**KERNEL, "language_info": {"name": "python"}}
+
+
+def test_a_cell_without_the_set_up_cell_says_what_to_do(path: Path) -> None:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("lab.tasks()")])
+    with pytest.raises(CellExecutionError) as caught:
+        client(notebook, path).execute()
+    assert "Run its first code cell" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_every_cell_may_be_run_twice(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    doubled = [cell for cell in code_cells(notebook) for _ in range(2)]
+    notebook.cells = [nbformat.v4.new_code_cell(cell.source) for cell in doubled]
+    client(notebook, path).execute()  # raises what a cell raises
