@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
+from IPython.display import display
+from sqlalchemy import text
 
 from helpers import views
 from helpers.db import engine
@@ -25,6 +27,13 @@ HAS_LEASE = """
     WHERE table_schema = 'backend_training' AND table_name = 'tasks' AND column_name = 'lease_until'
 """
 
+# Up to now, but not far beyond the last thing that happened: who looks at the picture later sees the same.
+SECONDS_TO_SHOW = text("""
+    SELECT extract(epoch FROM least(clock_timestamp(), greatest(max(at), max(lease_until)) + interval '1 s')
+                              - min(at))::float
+    FROM backend_training.task_events
+""")
+
 
 def tasks() -> views.Table:
     """The rows of `tasks`. Since lesson 4 with the attempt number, and whether the lease has expired."""
@@ -39,14 +48,19 @@ def task(task_id: int) -> dict[str, Any]:
     raise LabError(TEXTS["no_task"].format(id=task_id))
 
 
-def timeline(*task_ids: int) -> views.Timeline:
-    """What happened since the last reset, from the ledger: a picture, and the same in words.
+def timeline(*task_ids: int) -> None:
+    """Show what happened since the last reset, from the ledger: a picture, and below it the same in words.
 
     Without `task_ids` it shows all tasks.
     """
     with readable_errors(), engine().connect() as connection:
         ledger = views.read_ledger(connection)
-    return views.timeline(ledger, list(task_ids) or None)
+        now = connection.scalar(SECONDS_TO_SHOW)
+    chart = views.timeline(ledger, list(task_ids) or None, until=now)
+    data, metadata = chart._repr_mimebundle_()
+    if "image/png" in data:  # an empty ledger gives no picture, only a sentence
+        display({"image/png": data["image/png"]}, metadata=metadata, raw=True)
+    print(chart.description)
 
 
 def source(function: Callable[..., Any]) -> "Listing":

@@ -29,6 +29,10 @@ def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
+def lines_of_code(cell: NotebookNode) -> list[str]:
+    return [line for line in cell.source.splitlines() if line.strip()]
+
+
 def test_there_are_notebooks() -> None:
     assert {0, 4} <= lesson_paths().keys()
 
@@ -56,7 +60,7 @@ def test_cells_are_short(notebook: NotebookNode) -> None:
 
 def test_experiments_have_at_most_eight_lines(notebook: NotebookNode) -> None:
     experiments = [cell for cell in code_cells(notebook) if "experiment" in cell.metadata.get("tags", [])]
-    assert [cell.source for cell in experiments if len(cell.source.splitlines()) > 8] == []
+    assert [cell.source for cell in experiments if len(lines_of_code(cell)) > 8] == []
 
 
 def test_prose_stands_beside_every_code_cell(notebook: NotebookNode) -> None:
