@@ -1,7 +1,7 @@
 """What a notebook's cell calls. `from helpers import lab`, then `lab.open(4)`."""
 
 from helpers.lab.changes import run_script
-from helpers.lab.facts import execute, query, wait_until
+from helpers.lab.facts import execute, query, rehearse, value, wait_until
 from helpers.lab.lesson import lease_seconds, rebuild, reset
 from helpers.lab.lesson import open_lesson as open
 from helpers.lab.processes import (
@@ -13,6 +13,7 @@ from helpers.lab.processes import (
 )
 from helpers.lab.quiz import compare, predict, predictions, questions
 from helpers.lab.show import script, source, task, tasks, timeline
+from helpers.lab.trace import trace
 
 __all__ = [
     "Worker",
@@ -27,6 +28,7 @@ __all__ = [
     "query",
     "questions",
     "rebuild",
+    "rehearse",
     "reset",
     "run_script",
     "script",
@@ -36,5 +38,7 @@ __all__ = [
     "task",
     "tasks",
     "timeline",
+    "trace",
+    "value",
     "wait_until",
 ]

@@ -15,6 +15,7 @@ POLL_SECONDS = 0.05
 TEXTS = {
     "rows": "{n} row changed.",
     "rows_plural": "{n} rows changed.",
+    "rehearsed": "Rows changed: {n}. Rolled back.",
     "waiting": "Waiting until this is true: {fact}",
     "true": "It is true now.",
     "never": "After {seconds:g} s this was still not true: {fact}. The last answer was {answer!r}.",
@@ -28,11 +29,25 @@ def query(sql: str, **parameters: Any) -> pd.DataFrame:
         return pd.DataFrame(result.fetchall(), columns=list(result.keys()), dtype=object)
 
 
+def value(sql: str, **parameters: Any) -> Any:
+    """The single value that a SELECT gives."""
+    return query(sql, **parameters).iat[0, 0]
+
+
 def execute(sql: str, **parameters: Any) -> None:
     """Run one statement that changes rows, commit, and print how many rows it changed."""
     with readable_errors(), engine().begin() as connection:
         count = connection.execute(text(sql), parameters).rowcount
     print(TEXTS["rows" if count == 1 else "rows_plural"].format(n=count))
+
+
+def rehearse(sql: str, **parameters: Any) -> int:
+    """Run one statement that changes rows, roll it back, and print and return how many rows it had changed."""
+    with readable_errors(), engine().connect() as connection:
+        count = connection.execute(text(sql), parameters).rowcount
+        connection.rollback()
+    print(TEXTS["rehearsed"].format(n=count))
+    return count
 
 
 def wait_until(fact: str, timeout: float = 60.0, **parameters: Any) -> None:
@@ -44,7 +59,7 @@ def wait_until(fact: str, timeout: float = 60.0, **parameters: Any) -> None:
     print(TEXTS["waiting"].format(fact=fact), flush=True)
     deadline = time.monotonic() + timeout
     while True:
-        answer = query(f"SELECT ({fact})", **parameters).iat[0, 0]
+        answer = value(f"SELECT ({fact})", **parameters)
         if answer:
             print(TEXTS["true"])
             return

@@ -24,13 +24,13 @@ TEXTS = {
     "choices": "Your choices:",
     "no_answer": "(no prediction)",
     "you": "You predicted: {answer}",
-    "rows": "The rows say:  {actual}",
+    "rows": "Observed:      {actual}",
     "verdict_right": "As you predicted.",
     "verdict_wrong": "Not as you predicted. The text below says why.",
     "right": "Right.",
     "wrong": "Not so.",
 }
-COLUMNS = ["prediction", "you", "the rows"]
+COLUMNS = ["question", "you predicted", "observed"]
 
 
 class Prediction:

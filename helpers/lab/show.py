@@ -1,6 +1,7 @@
 """Shows the tasks as a table, what happened to them as a timeline, and the code and the scripts as they stand."""
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,11 @@ from helpers.errors import LabError
 from helpers.lab.facts import query
 from helpers.scripts import find_script
 
-TEXTS = {"no_task": "There is no task #{id} in the table."}
+TEXTS = {
+    "no_task": "There is no task #{id} in the table.",
+    "guard": "-- (here stands the guard on the database's name)",
+}
+GUARD = re.compile(r"^DO \$guard\$.*?^\$guard\$;", re.DOTALL | re.MULTILINE)
 
 WITHOUT_LEASE = "SELECT id, type, status FROM backend_training.tasks ORDER BY id"
 WITH_LEASE = """
@@ -68,9 +73,15 @@ def source(function: Callable[..., Any]) -> "Listing":
     return Listing(inspect.getsource(function), "python")
 
 
-def script(name: str) -> "Listing":
-    """A script of `lab_sql/`, as it stands. Raises LabError where there is none of that name."""
-    return Listing(find_script(name).read_text(encoding="utf-8"), "sql")
+def script(name: str, guard: bool = True) -> "Listing":
+    """A script of `lab_sql/`, as it stands; with `guard=False` without the lines that check the database's name.
+
+    Raises LabError where there is none of that name.
+    """
+    code = find_script(name).read_text(encoding="utf-8")
+    if not guard:
+        code = GUARD.sub(TEXTS["guard"], code)
+    return Listing(code, "sql")
 
 
 class Listing:

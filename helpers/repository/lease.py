@@ -46,7 +46,7 @@ def claim_task(lease_seconds: float) -> RowMapping | None:
             return None
         claim = (
             update(Task)
-            .where(Task.id == task_id)
+            .where(Task.id == task_id)  # the row stays locked from the SELECT to the COMMIT
             .values(
                 status="processing",
                 attempts=Task.attempts + 1,
@@ -61,8 +61,8 @@ def claim_task(lease_seconds: float) -> RowMapping | None:
 def mark_as_completed(task_id: int, attempts: int) -> None:
     """Complete a task, if attempt number `attempts` is still its current claim.
 
-    The four conditions stand in the UPDATE itself, so PostgreSQL checks them against the row it
-    has locked: nothing can change between the check and the write.
+    The four conditions stand in the UPDATE itself: where another session is just changing the row,
+    PostgreSQL waits for its COMMIT and checks them again on the new version of the row.
 
     Raises StaleClaimError, and changes nothing, where the claim is not current any more.
     Raises ValueError where `attempts` is below 1: no claim has that number.
