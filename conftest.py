@@ -22,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except ServerError as error:
         pytest.exit(str(error), returncode=1)
     os.environ["DATABASE_URL"] = url.render_as_string(hide_password=False)
+    os.environ["LAB_SERVER"] = "url"  # kernels and workers use this server, and search for no other
     os.environ["LAB_HOME"] = tempfile.mkdtemp(prefix="task42-test-")
     os.environ.setdefault("LAB_LEASE_SECONDS", LEASE_SECONDS)
 

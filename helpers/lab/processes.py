@@ -41,6 +41,7 @@ class Worker:
         environment = {
             **os.environ,
             "DATABASE_URL": database_url().render_as_string(hide_password=False),
+            "LAB_SERVER": "url",  # the server that this notebook uses, and no search for another
             "PYTHONPATH": str(ROOT),
             "PYTHONIOENCODING": "utf-8",
             PARENT_PID: str(os.getpid()),
