@@ -15,6 +15,7 @@ from helpers.cli import doctor
 from helpers.errors import LabError
 
 ROOT = Path(__file__).resolve().parent.parent
+LINE = "PostgreSQL 16, somewhere"
 Call = Callable[..., tuple[int, str, str]]
 
 
@@ -22,7 +23,9 @@ Call = Callable[..., tuple[int, str, str]]
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """A function that runs a command in this process and returns exit code, stdout, stderr."""
     monkeypatch.setattr(bootstrap, "ensure", lambda argv: None)
-    monkeypatch.setenv("LAB_SERVER", os.environ.get("LAB_SERVER", ""))  # so that a change of it is taken back
+    for name in ("LAB_SERVER", "LAB_DATABASE"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that a change of it is taken back
+    monkeypatch.setattr("helpers.servers.find_server", Found)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -45,6 +48,16 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setitem(sys.modules, module, replacement)
 
     return replace
+
+
+class Found:
+    """What is found where somebody looks for a server: one of the kind that was asked for."""
+
+    def __init__(self) -> None:
+        self.kind = os.environ["LAB_SERVER"]
+
+    def describe(self) -> str:
+        return LINE
 
 
 class Recorder:
@@ -88,7 +101,7 @@ def test_a_wrong_command_line_is_refused_with_usage(arguments: tuple[str, ...], 
 def test_run_exits_as_the_lesson_did(code: int, call: Call, stand_in: Callable[..., None]) -> None:
     run_lesson = Recorder(code)
     stand_in("helpers.notebooks", run_lesson=run_lesson)
-    assert call("run", "4") == (code, "", "")
+    assert call("run", "4") == (code, f"{LINE}\n", "")
     assert run_lesson.calls == [4]
 
 
@@ -107,12 +120,12 @@ def test_reset_prints_what_was_rebuilt(
     arguments: tuple[str, ...], lesson: int | None, call: Call, stand_in: Callable[..., None]
 ) -> None:
     stand_in("helpers.lab", rebuild=lambda number: f"rebuilt {number}")
-    assert call("reset", *arguments) == (0, f"rebuilt {lesson}\n", "")
+    assert call("reset", *arguments) == (0, f"{LINE}\nrebuilt {lesson}\n", "")
 
 
 def test_an_error_for_people_is_printed_alone(call: Call, stand_in: Callable[..., None]) -> None:
     stand_in("helpers.lab", rebuild=refuse)
-    assert call("reset") == (1, "", "No server. Start one.\n")
+    assert call("reset") == (1, f"{LINE}\n", "No server. Start one.\n")
 
 
 def test_another_error_keeps_its_traceback(call: Call, stand_in: Callable[..., None]) -> None:
@@ -138,16 +151,12 @@ def test_stop_says_what_it_ended(
     assert call("stop") == (0, out, "")
 
 
-def test_lab_names_the_server_before_jupyterlab_starts(
-    call: Call, stand_in: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lab_names_the_server_before_jupyterlab_starts(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     started = Recorder(0)
-    server = types.SimpleNamespace(describe=lambda: "PostgreSQL 16, somewhere", kind="embedded")
-    stand_in("helpers.servers", find_server=lambda: server)
     monkeypatch.setattr("helpers.jupyter.run", lambda browser: started(browser))
-    code, out, _ = call("lab", "--no-browser")
+    code, out, _ = call("lab", "--no-browser", "--server", "embedded")
     assert code == 0
-    assert out.startswith("PostgreSQL 16, somewhere\n")
+    assert out.startswith(f"{LINE}\n")
     assert out.endswith(f"{bootstrap.COMMAND} stop\n")
     assert started.calls == [False]
 
@@ -159,7 +168,7 @@ def test_lab_without_a_server_starts_nothing(call: Call, stand_in: Callable[...,
 
 def test_the_choice_of_server_reaches_all_children(call: Call, stand_in: Callable[..., None]) -> None:
     stand_in("helpers.lab", rebuild=lambda _: os.environ["LAB_SERVER"])
-    assert call("reset", "--server", "docker") == (0, "docker\n", "")
+    assert call("reset", "--server", "docker") == (0, f"{LINE}\ndocker\n", "")
 
 
 @pytest.mark.parametrize(

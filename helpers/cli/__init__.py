@@ -9,6 +9,7 @@ from collections.abc import Callable
 from helpers import bootstrap
 from helpers.errors import LabError
 
+TEST_DATABASE = "backend_training_lab_test"
 KINDS = ("url", "docker", "embedded")
 
 # What a person reads.
@@ -82,12 +83,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _lab(arguments: argparse.Namespace, argv: list[str]) -> int:
     bootstrap.ensure(argv)
     from helpers import jupyter
-    from helpers.servers import find_server
 
-    server = find_server()
-    print(server.describe(), flush=True)
+    kind = _find_server()
     code = jupyter.run(browser=not arguments.no_browser)
-    if server.kind != "url":
+    if kind != "url":
         print(STILL_RUNS.format(command=bootstrap.COMMAND))
     return code
 
@@ -96,11 +95,14 @@ def _run(arguments: argparse.Namespace, argv: list[str]) -> int:
     bootstrap.ensure(argv)
     from helpers.notebooks import run_lesson
 
+    _find_server()
     return run_lesson(arguments.lesson)
 
 
 def _test(arguments: argparse.Namespace, argv: list[str]) -> int:
     bootstrap.ensure(argv)
+    os.environ["LAB_DATABASE"] = TEST_DATABASE  # a learner's rows are in another one
+    _find_server()
     os.chdir(bootstrap.ROOT)
     bootstrap.hand_over([sys.executable, "-m", "pytest", *arguments.others])
 
@@ -109,6 +111,7 @@ def _reset(arguments: argparse.Namespace, argv: list[str]) -> int:
     bootstrap.ensure(argv)
     from helpers.lab import rebuild
 
+    _find_server()
     print(rebuild(arguments.lesson))
     return 0
 
@@ -139,7 +142,18 @@ def _build(arguments: argparse.Namespace, argv: list[str]) -> int:
     bootstrap.ensure(argv)
     from helpers.notebooks import build
 
+    _find_server()
     return build(arguments.lessons)
+
+
+def _find_server() -> str:
+    """Find or start the server, say which one it is, let all children use the same, and return its kind."""
+    from helpers.servers import find_server
+
+    server = find_server()
+    print(server.describe(), flush=True)
+    os.environ["LAB_SERVER"] = server.kind
+    return server.kind
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
