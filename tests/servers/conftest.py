@@ -17,10 +17,12 @@ Homes = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings of the caller's, and an empty home: `stop_server` must not meet the server that the tests run on."""
     for name in list(os.environ):
         if name.startswith(("PG", "LAB_", "COMPOSE_")) or name == "DATABASE_URL":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("LAB_HOME", str(tmp_path / "lab"))
 
 
 def remove_home(home: Path) -> None:
