@@ -25,11 +25,17 @@ TEXTS = {
 MISSING = re.compile(r'(?P<kind>column|relation|schema) "?(?:\w+\.)?(?P<name>\w+)"? does not exist')
 
 
+def is_connection_failure(error: Exception) -> bool:
+    """Did the server not answer, or go away? (An error that the server itself reported has an SQLSTATE.)"""
+    if not isinstance(error, DBAPIError):
+        return False
+    no_answer = isinstance(error, OperationalError) and getattr(error.orig, "sqlstate", None) is None
+    return no_answer or error.connection_invalidated
+
+
 def explain(error: DBAPIError) -> str:
     """One sentence or two for `error`, with the cure. Never a password."""
-    if (
-        isinstance(error, OperationalError) and getattr(error.orig, "sqlstate", None) is None
-    ) or error.connection_invalidated:
+    if is_connection_failure(error):
         return connection_failure(error, database_url())
     message = str(error.orig).strip()
     missing = MISSING.search(message)

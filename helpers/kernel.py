@@ -1,9 +1,10 @@
-"""A small extension of IPython: a name that an earlier cell makes is asked for by a sentence, not a traceback.
+"""A small extension of IPython: errors that a learner can mend are told by a sentence, not by a traceback.
 
 The configuration beside this file (`ipython_config.py`) is installed with the project, so that every kernel
 of this environment loads it, in JupyterLab, in an editor, and in a test.
 """
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -16,16 +17,41 @@ TEXTS = {
 }
 
 
-def explain_name_error(
-    shell: Any, kind: type[NameError], error: NameError, traceback: TracebackType, tb_offset: int | None = None
-) -> None:
-    """Show where the name was missing, and then what to do about it."""
-    if error.name == "lab":
-        shell._showtraceback(kind, error, [TEXTS["set-up"]])
-    else:
-        lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
-        shell._showtraceback(kind, error, [*lines, TEXTS["earlier"].format(name=error.name)])
-
-
 def load_ipython_extension(shell: Any) -> None:
-    shell.set_custom_exc((NameError,), explain_name_error)
+    """Called by IPython when a kernel starts. Imports nothing big: every kernel pays for it."""
+    shell.set_custom_exc((NameError,), show_error)
+
+
+def watch_cells(on_interrupt: Callable[[], None]) -> None:
+    """From now on, tell a lost server by a sentence too, and call `on_interrupt` after a cell that was interrupted.
+
+    Outside of IPython this does nothing.
+    """
+    from IPython import get_ipython
+    from sqlalchemy.exc import DBAPIError
+
+    shell = get_ipython()
+    if shell is None:
+        return
+    shell.set_custom_exc((NameError, DBAPIError), show_error)
+
+    def after_cell(result: Any) -> None:
+        if isinstance(result.error_in_exec, KeyboardInterrupt):
+            on_interrupt()
+
+    shell.events.register("post_run_cell", after_cell)
+
+
+def show_error(
+    shell: Any, kind: type[Exception], error: Exception, traceback: TracebackType, tb_offset: int | None = None
+) -> None:
+    """Show what IPython would show, with a sentence that says what to do; or that sentence alone, where it says all."""
+    lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
+    if isinstance(error, NameError):
+        lines = [TEXTS["set-up"]] if error.name == "lab" else [*lines, TEXTS["earlier"].format(name=error.name)]
+    else:
+        from helpers.diagnosis import explain, is_connection_failure
+
+        if is_connection_failure(error):
+            lines = [explain(error)]
+    shell._showtraceback(kind, error, lines)

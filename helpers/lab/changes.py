@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 from helpers import scripts
 from helpers.db import engine
 from helpers.diagnosis import readable_errors
-from helpers.lab.processes import end_workers
+from helpers.lab.leftovers import end_leftovers
 from helpers.views import Table
 
 TEXTS = {
@@ -37,10 +37,10 @@ ROWS = "SELECT to_jsonb(t) AS task FROM backend_training.tasks AS t ORDER BY id 
 def run_script(name: str) -> None:
     """Run a script of `lab_sql/` and show what it changed.
 
-    Workers that this notebook started are ended first, since a migration needs the table for itself.
+    Workers and sessions of this notebook are ended first, since a migration needs the table for itself.
     Raises LabError where the script refuses the database, or another session holds a lock on the tables.
     """
-    end_workers()
+    end_leftovers()
     with readable_errors(), engine().connect() as connection:
         before = _snapshot(connection)
         connection.rollback()  # our own reading must not hold a lock on the tables either

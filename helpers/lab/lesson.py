@@ -7,7 +7,9 @@ from sqlalchemy import text
 from helpers.db import engine, forget_engine
 from helpers.diagnosis import readable_errors
 from helpers.errors import LabError
-from helpers.lab.processes import end_workers, stop_stray_workers
+from helpers.kernel import watch_cells
+from helpers.lab.leftovers import end_leftovers
+from helpers.lab.processes import stop_stray_workers
 from helpers.repository.lease import checked_lease_seconds
 from helpers.scripts import lesson_folder, migrations_before, run_script
 
@@ -32,6 +34,7 @@ def open_lesson(lesson: int) -> None:
     """
     global _current  # one notebook, one lesson: what later cells need not say again
     os.environ["PGAPPNAME"] = "lab"
+    watch_cells(on_interrupt=end_leftovers)
     forget_engine()
     tasks = _rebuild(lesson or TABLES_OF_THE_TOUR)
     _current = lesson
@@ -39,9 +42,9 @@ def open_lesson(lesson: int) -> None:
 
 
 def reset() -> None:
-    """Run this lesson's reset script: its rows afresh, and an empty ledger. Ends this notebook's workers first."""
+    """Run this lesson's reset script: rows and ledger afresh. First end this notebook's workers and sessions."""
     script = f"{lesson_folder(current_lesson())}/02_reset.sql"
-    end_workers()
+    end_leftovers()
     run_script(script)
     print(TEXTS["reset"].format(script=script, tasks=_pending_tasks()))
 
@@ -69,7 +72,7 @@ def lease_seconds() -> float:
 
 
 def _rebuild(lesson: int) -> str:
-    end_workers()
+    end_leftovers()
     stop_stray_workers()
     with readable_errors():
         for script in ("00_base/00_drop.sql", "00_base/01_migrate.sql", *migrations_before(lesson)):

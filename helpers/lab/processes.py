@@ -19,6 +19,7 @@ from helpers.db import database_url, engine
 from helpers.errors import LabError
 from helpers.faults import PARENT_PID
 from helpers.journal import HOLD_PROMPT, ledger_row
+from helpers.lab.leftovers import ends_leftovers
 from helpers.paths import ROOT, lab_home
 
 TEXTS = {
@@ -36,8 +37,8 @@ SILENCE_SECONDS = 120.0
 class Worker:
     """One worker process that this notebook started."""
 
-    def __init__(self, name: str, arguments: list[str]) -> None:
-        command = [sys.executable, "-m", "helpers.worker", name, *arguments]
+    def __init__(self, name: str, arguments: list[str], module: str = "helpers.worker") -> None:
+        command = [sys.executable, "-m", module, name, *arguments]
         environment = {
             **os.environ,
             "DATABASE_URL": database_url().render_as_string(hide_password=False),
@@ -135,7 +136,15 @@ def start_worker(name: str, *arguments: str | float) -> Worker:
     return worker
 
 
+def start_long_transaction(name: str) -> Worker:
+    """Start `python -m helpers.long_transaction NAME` and follow it: it holds inside its open transaction."""
+    worker = Worker(name, [], module="helpers.long_transaction")
+    worker.follow()
+    return worker
+
+
 @atexit.register
+@ends_leftovers
 def end_workers() -> None:
     """Kill all workers that this process started and that still run."""
     for worker in list(_running):

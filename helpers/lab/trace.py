@@ -21,7 +21,7 @@ def trace(function: Callable[..., Result], *arguments: Any) -> Result:
 
     Values stand in place of the parameters, for the eye only: to the server they go separately.
     """
-    listeners = {
+    listeners: dict[str, Callable[..., Any]] = {
         "before_cursor_execute": lambda _c, _k, sql, values, *_: print(f"{readable(sql, values)};\n"),
         "commit": lambda _: print("COMMIT;\n"),
         "rollback": lambda _: print("ROLLBACK;\n"),
