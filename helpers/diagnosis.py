@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeGuard
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -25,7 +26,7 @@ TEXTS = {
 MISSING = re.compile(r'(?P<kind>column|relation|schema) "?(?:\w+\.)?(?P<name>\w+)"? does not exist')
 
 
-def is_connection_failure(error: Exception) -> bool:
+def is_connection_failure(error: Exception) -> TypeGuard[DBAPIError]:
     """Did the server not answer, or go away? (An error that the server itself reported has an SQLSTATE.)"""
     if not isinstance(error, DBAPIError):
         return False
