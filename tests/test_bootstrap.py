@@ -50,7 +50,14 @@ name = "tiny"
 version = "1.0"
 dependencies = ["packaging"]
 """
-# Stands in for the real module: says where the command runs.
+# Stand in for the real modules: a server that needs nothing, and a lesson that says where the command runs.
+SERVERS = """
+class find_server:
+    kind = "embedded"
+
+    def describe(self):
+        return "A server"
+"""
 LESSONS = """
 import sys
 
@@ -75,6 +82,7 @@ class Project:
         shutil.copytree(ROOT / "helpers" / "cli", root / "helpers" / "cli")
         for name in ("__init__.py", "__main__.py", "bootstrap.py", "errors.py"):
             shutil.copy(ROOT / "helpers" / name, root / "helpers")
+        (root / "helpers" / "servers.py").write_text(SERVERS)
         (root / "helpers" / "notebooks.py").write_text(LESSONS)
         (root / "backend.py").write_text(BACKEND)
         (root / "pyproject.toml").write_text(PYPROJECT)
@@ -114,7 +122,7 @@ class Project:
 
     @property
     def runs_in(self) -> str:
-        return f"lesson 0 runs in {self.root / '.venv'}\n"
+        return f"A server\nlesson 0 runs in {self.root / '.venv'}\n"
 
 
 @pytest.fixture(scope="module")
