@@ -1,0 +1,58 @@
+"""Every order of the steps of concurrent code, on the real database.
+
+    program = Program(actors={"A": worker, "B": worker}, reset=RESET, invariants=LEASED_QUEUE, expiries=1, crashes=1)
+    report = explore(program)
+    print(report)                                 # "No rule was broken …", or the run that breaks one
+    replay(program, "A A A expire B B B A").transcript()
+
+An actor is an ordinary function that uses `helpers.db.SessionFactory`. Each of its calls to the database (a statement,
+a COMMIT, a ROLLBACK) is a step, and a scheduler decides who goes next. See `program` for what a schedule says, `clock`
+for what happens to time, `invariants` for the rules.
+"""
+
+from helpers.schedules.actor import mark
+from helpers.schedules.explorer import Report, Violation, explore, replay
+from helpers.schedules.invariants import (
+    LEASED_QUEUE,
+    Invariant,
+    Offence,
+    attempts_never_repeat,
+    claim_committed_before_work,
+    claims_do_not_wait,
+    invariant,
+    lease_in_force,
+    no_error_but,
+    no_task_lost,
+    one_current_attempt,
+    one_task_a_claim,
+    only_current_attempt,
+    within_the_lease,
+)
+from helpers.schedules.program import Program
+from helpers.schedules.run import Crash, Run, Step
+
+__all__ = [
+    "LEASED_QUEUE",
+    "Crash",
+    "Invariant",
+    "Offence",
+    "Program",
+    "Report",
+    "Run",
+    "Step",
+    "Violation",
+    "attempts_never_repeat",
+    "claim_committed_before_work",
+    "claims_do_not_wait",
+    "explore",
+    "invariant",
+    "lease_in_force",
+    "mark",
+    "no_error_but",
+    "no_task_lost",
+    "one_current_attempt",
+    "one_task_a_claim",
+    "only_current_attempt",
+    "replay",
+    "within_the_lease",
+]
