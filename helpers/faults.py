@@ -6,14 +6,23 @@ import signal
 import sys
 from collections.abc import Collection
 
-from sqlalchemy import RowMapping
+from sqlalchemy import RowMapping, event, select, text
+from sqlalchemy.orm import Session
 
+from helpers.db import SessionFactory
 from helpers.journal import Journal
+from helpers.models import Task
 
-POINTS = ("before-claim", "after-claim", "before-completion", "after-completion")
+POINTS = ("before-claim", "before-commit", "after-claim", "before-completion", "after-completion")
 EXIT_CRASH = 17
 EXIT_ABANDONED = 70
 PARENT_PID = "LAB_PARENT_PID"  # set by the lab for the workers that it starts
+
+# The task that the open transaction has changed: xmin is the transaction that wrote this version of the row.
+# FOR UPDATE, so that looking takes no kind of lock that the claim has not taken already.
+CHANGED_HERE = (
+    select(Task.id, Task.type).where(text("tasks.xmin = pg_current_xact_id_if_assigned()::xid")).with_for_update()
+)
 
 
 class Faults:
@@ -23,6 +32,8 @@ class Faults:
         self.journal = journal
         self.crash_at = crash_at
         self.hold_at = hold_at
+        if "before-commit" in {*crash_at, *hold_at}:
+            event.listen(SessionFactory, "before_commit", self._before_commit, once=True)
 
     def reach(self, point: str, task: RowMapping | None = None) -> None:
         """Hold, then crash, if that was asked for at this point. Else do nothing."""
@@ -33,6 +44,16 @@ class Faults:
         if point in self.crash_at:
             self.journal.record("crashed", task, detail=point)
             os._exit(EXIT_CRASH)  # no exception handler, no `finally`, no COMMIT: what a real crash looks like
+
+    def _before_commit(self, session: Session) -> None:
+        """The point inside of the claiming transaction, for which the claim itself needs no line of code.
+
+        SQLAlchemy calls this when a session is about to commit; a worker's first session is its claim.
+        """
+        task = session.execute(CHANGED_HERE).mappings().one_or_none()
+        if task is not None:  # else no task was available, and nothing is locked
+            self.journal.record("locked", task)
+            self.reach("before-commit", task)
 
 
 def end_with_parent() -> None:

@@ -1,6 +1,9 @@
 """What a worker says and leaves behind: each line on its output is a row in the ledger too."""
 
-from sqlalchemy import Insert, RowMapping, insert
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Insert, insert
 from sqlalchemy.exc import DBAPIError
 
 from helpers.db import engine
@@ -9,12 +12,16 @@ from helpers.models import TaskEvent
 HOLD_PROMPT = "Press Enter to go on."
 
 TEXTS = {
+    "locked": "Locked #{id} ({type}) and set it to processing. Nothing is committed yet.",
     "claimed": "Claimed #{id} ({type}) as attempt {attempts}. The claim is committed.",
+    "claimed.no_attempt": "Claimed #{id} ({type}). The claim is committed.",
     "idle": "No task is available.",
     "holding": "Holding at {detail}. " + HOLD_PROMPT,
     "crashed": "Crashing at {detail}: the process ends here, with no cleanup.",
     "effect": "Finished the work of #{id}, attempt {attempts}.",
+    "effect.no_attempt": "Finished the work of #{id}.",
     "completed": "Completed #{id}, attempt {attempts}.",
+    "completed.no_attempt": "Completed #{id}.",
     "refused": "Refused. {detail}",
 }
 
@@ -25,21 +32,25 @@ class Journal:
     def __init__(self, worker: str) -> None:
         self.worker = worker
 
-    def record(self, event: str, task: RowMapping | None = None, detail: str | None = None) -> None:
-        """Print the event's line, if it has one, and add the event to the ledger.
+    def record(self, event: str, task: Mapping[Any, Any] | None = None, detail: str | None = None) -> None:
+        """Add the event to the ledger and print its line, if it has one.
 
+        The row comes first: whoever reads the line may look at the ledger at once, or kill this process.
+
+        Claims are numbered since lesson 4; before that `task` has no `attempts`, and the row's attempt is NULL.
         The ledger is evidence and not the work: where it cannot be written, the line alone must do.
         """
-        if event in TEXTS:
-            print(f"[{self.worker}] {TEXTS[event].format(detail=detail, **(task or {}))}", flush=True)
+        task = task or {}
         row = ledger_row(f"worker:{self.worker}", event, detail)
-        if task is not None:
-            row = row.values(task_id=task["id"], attempt=task["attempts"])
+        row = row.values(task_id=task.get("id"), attempt=task.get("attempts"))
         try:
             with engine().begin() as connection:
                 connection.execute(row)
         except DBAPIError:
             pass
+        text = TEXTS.get(event) if "attempts" in task else TEXTS.get(f"{event}.no_attempt", TEXTS.get(event))
+        if text is not None:
+            print(f"[{self.worker}] {text.format(detail=detail, **task)}", flush=True)
 
 
 def ledger_row(actor: str, event: str, detail: str | None = None) -> Insert:

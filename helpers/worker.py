@@ -1,6 +1,7 @@
 """One worker process: it claims a task, does the work, completes the task, and ends.
 
-    python -m helpers.worker NAME [--lease-seconds S] [--crash-after-claim] [--hold-after-claim]
+    python -m helpers.worker NAME [--lease-seconds S] [--crash-after-claim] [--hold-after-claim] [--hold]
+    python -m helpers.worker NAME --without-lease …      as in lesson 3: no lease, no attempt number
 
 Exit codes: 0 done, or nothing to do; 2 the completion was refused, because the claim is stale; 17 the crash
 that was asked for; 64 wrong usage; 69 the database cannot be used (no server, or a migration is missing).
@@ -19,6 +20,7 @@ from helpers.diagnosis import explain
 from helpers.errors import LabError
 from helpers.faults import EXIT_CRASH, POINTS, Faults, end_with_parent
 from helpers.journal import Journal
+from helpers.repository import locked
 from helpers.repository.lease import StaleClaimError, checked_lease_seconds, claim_task, mark_as_completed
 
 EXIT_DONE = 0
@@ -36,7 +38,9 @@ TEXTS = {
     ),
     "name": "the worker's name in its lines and in the ledger: letters and digits, at most 20",
     "lease": "how long the claim is valid, in seconds (default: 10)",
+    "without_lease": "claim as in lesson 3: for ever, and without an attempt number",
     "crash_after_claim": "end without any cleanup, once the claim is committed",
+    "hold": "wait for Enter before the claim's COMMIT, so that its transaction stays open",
     "hold_after_claim": "wait for Enter, once the claim is committed",
     "crash_at": "crash at this point (may be given more than once): " + ", ".join(POINTS),
     "hold_at": "wait for Enter at this point (may be given more than once)",
@@ -63,6 +67,25 @@ def run(lease_seconds: float, journal: Journal, faults: Faults) -> int:
     except StaleClaimError as refusal:
         journal.record("refused", task, detail=str(refusal))
         return EXIT_STALE
+    journal.record("completed", task)
+    faults.reach("after-completion", task)
+    return EXIT_DONE
+
+
+def run_without_lease(journal: Journal, faults: Faults) -> int:
+    """Process one task as in lesson 3, from its claim to its completion, and return the exit code."""
+    faults.reach("before-claim")
+    task = locked.claim_task()
+    if task is None:
+        journal.record("idle")
+        return EXIT_DONE
+    journal.record("claimed", task)
+    faults.reach("after-claim", task)
+
+    work_on(task, journal)
+
+    faults.reach("before-completion", task)
+    locked.mark_as_completed(task["id"])
     journal.record("completed", task)
     faults.reach("after-completion", task)
     return EXIT_DONE
@@ -101,7 +124,9 @@ def name_argument(text: str) -> str:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="helpers.worker", description=TEXTS["description"], epilog=TEXTS["epilog"], allow_abbrev=False)
     parser.add_argument("name", metavar="NAME", type=name_argument, help=TEXTS["name"])
-    parser.add_argument("--lease-seconds", metavar="S", type=lease_argument, default=10.0, help=TEXTS["lease"])
+    lease = parser.add_mutually_exclusive_group()
+    lease.add_argument("--lease-seconds", metavar="S", type=lease_argument, default=10.0, help=TEXTS["lease"])
+    lease.add_argument("--without-lease", action="store_true", help=TEXTS["without_lease"])
     parser.add_argument(
         "--crash-after-claim",
         dest="crash_at",
@@ -109,6 +134,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         const="after-claim",
         help=TEXTS["crash_after_claim"],
     )
+    parser.add_argument("--hold", dest="hold_at", action="append_const", const="before-commit", help=TEXTS["hold"])
     parser.add_argument(
         "--hold-after-claim", dest="hold_at", action="append_const", const="after-claim", help=TEXTS["hold_after_claim"]
     )
@@ -125,6 +151,8 @@ def main(arguments: list[str] | None = None) -> int:
     faults = Faults(journal, crash_at=options.crash_at or (), hold_at=options.hold_at or ())
     try:
         journal.record("started")
+        if options.without_lease:
+            return run_without_lease(journal, faults)
         return run(options.lease_seconds, journal, faults)
     except LabError as error:
         message = str(error)

@@ -66,6 +66,7 @@ def test_the_crash_comes_after_the_commit_and_before_the_work(row: Row) -> None:
     ("point", "status", "effects"),
     [
         ("before-claim", "pending", 0),
+        ("before-commit", "pending", 0),
         ("after-claim", "processing", 0),
         ("before-completion", "processing", 1),
         ("after-completion", "completed", 1),
@@ -128,6 +129,7 @@ def test_a_worker_that_holds_has_no_open_transaction(lesson4: None) -> None:
         ["A", "--lease-seconds", "nan"],
         ["A", "--lease-seconds", "1000000000000"],
         ["A", "--crash-at", "nowhere"],
+        ["A", "--without-lease", "--lease-seconds", "10"],
         ["A", "--unknown"],
     ],
 )

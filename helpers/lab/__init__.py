@@ -1,38 +1,60 @@
 """What a notebook's cell calls. `from helpers import lab`, then `lab.open(4)`."""
 
 from helpers.lab.changes import run_script
+from helpers.lab.exercise import exercise, progress
 from helpers.lab.facts import execute, query, rehearse, value, wait_until
 from helpers.lab.lesson import lease_seconds, rebuild, reset
 from helpers.lab.lesson import open_lesson as open
+from helpers.lab.orders import choose_order, order_table, replay_calls, replay_order, sequence_chart
+from helpers.lab.plan import plan
 from helpers.lab.processes import (
     Worker,
     end_workers,
     find_stray_workers,
+    start_long_transaction,
     start_worker,
     stop_stray_workers,
 )
 from helpers.lab.quiz import compare, predict, predictions, questions
+from helpers.lab.race import race, race_chart, run_racer
+from helpers.lab.sessions import Session, session
 from helpers.lab.show import script, source, task, tasks, timeline
 from helpers.lab.trace import trace
+from helpers.lab.waiting import locks
 
 __all__ = [
+    "Session",
     "Worker",
+    "choose_order",
     "compare",
     "end_workers",
     "execute",
+    "exercise",
     "find_stray_workers",
     "lease_seconds",
+    "locks",
     "open",
+    "order_table",
+    "plan",
     "predict",
     "predictions",
+    "progress",
     "query",
     "questions",
+    "race",
+    "race_chart",
     "rebuild",
     "rehearse",
+    "replay_calls",
+    "replay_order",
     "reset",
+    "run_racer",
     "run_script",
     "script",
+    "sequence_chart",
+    "session",
     "source",
+    "start_long_transaction",
     "start_worker",
     "stop_stray_workers",
     "task",

@@ -280,7 +280,10 @@ def _returned(run: Run) -> Iterator[Step]:
 
 def _claims(step: Step) -> bool:
     text = literal(step.call) if step.call else ""
-    return re.search(r"\bupdate\b.*\bset\b.*\bstatus\s*=\s*'(processing|running)'", text, re.I | re.S) is not None
+    return (
+        re.search(r"\bupdate\b.*?\bset\b((?!\bwhere\b).)*\bstatus\s*=\s*'(processing|running)'", text, re.I | re.S)
+        is not None
+    )
 
 
 def _locks(step: Step) -> bool:

@@ -54,10 +54,11 @@ def shortened(call: Call) -> str:
     head = text[: lock.start()] if lock and tail else text
     condition = re.search(r"\bWHERE\b.*$", head, re.IGNORECASE)
     if head.upper().startswith("UPDATE") and condition:
-        first = re.match(r"(UPDATE \S+ SET [^,]+?)(?:,|\s+WHERE\b)", head, re.IGNORECASE)
+        first = re.match(r"(UPDATE \S+ SET [^,]+?)(,|\s+WHERE\b)", head, re.IGNORECASE)
         start = first[1] if first else head[: WIDTH // 3]
-        room = WIDTH - len(start) - 4
-        return f"{start}, … {_cut(condition[0], room)}"
+        if not first or first[2] == ",":
+            start += ", …"
+        return f"{start} {_cut(condition[0], WIDTH - len(start) - 1)}"
     return f"{_cut(head.rstrip(), WIDTH - len(tail) - 1)} {tail}".rstrip()
 
 

@@ -86,6 +86,7 @@ REASONS = {
 # Where a worker crashed on purpose: the names of its crash points.
 POINTS = {
     "before-claim": " before its claim",
+    "before-commit": " before the COMMIT of its claim",
     "after-claim": " after the claim",
     "before-completion": " before the completion",
     "after-completion": " after the completion",

@@ -1,0 +1,13 @@
+"""Exercises: a task, a mini and a full check, hints, a solution, and the progress that a learner has made.
+
+    ex = Exercise("simulate")           # helpers.exercises.exercise; in a notebook: lab.exercise("simulate")
+    ex                                  # the task
+    ex.check(simulate)                  # the examples
+    ex.check(simulate, full=True)       # everything
+    ex.hint(), ex.solution()
+    ex.replay("A B A")                  # one schedule again, for the exercises with two workers
+
+One module an exercise (`simulate`, `transfer`, `claim`, `lease`) holds its rules; `answers/` right answers, the first
+of them the solution; `wrong/` known wrong ones, each with what the check says about it; `texts/` what a learner reads.
+A check runs in a process and a database of its own: see `courier`, `child` and `database`.
+"""

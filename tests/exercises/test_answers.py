@@ -1,0 +1,94 @@
+"""Every exercise: as given out it is not attempted, right answers pass, each wrong one fails with its own message."""
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import getsource
+from typing import Any
+
+import pytest
+
+from helpers.exercises.catalogue import NAMES, definition
+from helpers.exercises.exercise import Exercise
+from helpers.exercises.parts import exercise_texts
+
+Functions = tuple[Callable[..., Any], ...]
+
+
+def stub(*_arguments: object) -> Any:
+    # As the notebook gives it out.
+    ...
+
+
+def right_answers() -> list[Any]:
+    found = []
+    for name in NAMES:
+        module = import_module(f"helpers.exercises.answers.{name}")
+        found += [pytest.param(name, module.SOLUTION, id=f"{name}: solution")]
+        found += [pytest.param(name, other, id=f"{name}: {other[0].__name__}") for other in module.OTHERS]
+    return found
+
+
+def wrong_answers() -> list[Any]:
+    found = []
+    for name in NAMES:
+        module = import_module(f"helpers.exercises.wrong.{name}")
+        for title, (functions, says) in module.WRONG.items():
+            found.append(pytest.param(name, functions, says, title in module.FULL, id=f"{name}: {title}"))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("full", [False, True])
+def test_what_is_given_out_is_not_attempted(name: str, full: bool) -> None:
+    functions = [stub for _ in definition(name).functions]
+    verdict = Exercise(name).check(*functions, full=full)
+    assert not verdict.attempted
+    assert not verdict.passed
+    assert repr(verdict) == ("stub: not attempted yet. Write its body in place of the dots, then run this cell again.")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("name", "functions"), right_answers())
+def test_right_answers_pass_the_full_check(name: str, functions: Functions) -> None:
+    verdict = Exercise(name).check(*functions, full=True)
+    assert verdict.passed, repr(verdict)
+    assert "not all orders" not in repr(verdict)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("name", "functions", "says", "full"), wrong_answers())
+def test_wrong_answers_fail_with_a_message_of_their_own(name: str, functions: Functions, says: str, full: bool) -> None:
+    verdict = Exercise(name).check(*functions, full=full)
+    assert not verdict.passed
+    assert says in " ".join(finding.why for finding in verdict.failed), repr(verdict)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_enough_answers_and_no_two_wrong_ones_share_a_message(name: str) -> None:
+    assert len(import_module(f"helpers.exercises.answers.{name}").OTHERS) >= 1
+    messages = [says for _, says in import_module(f"helpers.exercises.wrong.{name}").WRONG.values()]
+    assert len(messages) >= 3
+    assert len(set(messages)) == len(messages)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_texts_are_complete(name: str) -> None:
+    texts, exercise = exercise_texts(name), definition(name)
+    rules = {rule.name for rule in (*exercise.mini, *exercise.full)}
+    assert texts["rules"].keys() == texts["expected"].keys() == rules
+    assert len(texts["hints"]) >= 2
+    for function in exercise.functions:
+        assert function in texts["task"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_never_shows_the_solution(name: str) -> None:
+    """No line of the solution's code that says something stands in a sentence of the check or in a hint."""
+    lines = {
+        line.strip()
+        for function in import_module(f"helpers.exercises.answers.{name}").SOLUTION
+        for line in getsource(function).splitlines()
+        if len(line.strip()) > 35
+    }
+    shown = str(exercise_texts(name))
+    assert [line for line in lines if line in shown and not line.startswith(("def ", "with "))] == []
