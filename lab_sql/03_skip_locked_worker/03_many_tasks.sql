@@ -1,4 +1,4 @@
--- Lesson 3: a second table of tasks, whose statistics are older than its rows. 50 tasks, all pending.
+-- Lesson 3: a second table of tasks. 50 tasks, all pending.
 -- Running it again makes it afresh.
 
 BEGIN;
