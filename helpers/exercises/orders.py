@@ -116,7 +116,10 @@ def bounded(function: Callable[[], Any]) -> Callable[[], Any]:
 
     def run() -> Any:
         _sent.count = 0
-        return function()
+        try:
+            return function()
+        finally:
+            _sent.count = None
 
     return run
 
@@ -132,8 +135,10 @@ def bounded_actors(actors: Mapping[str, Any]) -> dict[str, Any]:
 
 @event.listens_for(Engine, "before_cursor_execute")
 def _count(*_: object) -> None:
-    _sent.count = getattr(_sent, "count", 0) + 1
-    if _sent.count > MOST_STATEMENTS and threading.current_thread() is not threading.main_thread():
+    if getattr(_sent, "count", None) is None:
+        return  # this thread runs no bounded function
+    _sent.count += 1
+    if _sent.count > MOST_STATEMENTS:
         raise TooManyStatements(TEXTS["statements"].format(most=MOST_STATEMENTS))
 
 

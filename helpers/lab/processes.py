@@ -10,6 +10,7 @@ import queue
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -31,7 +32,7 @@ TEXTS = {
     "stray": "worker {name}, process {pid}",
 }
 
-SILENCE_SECONDS = 120.0
+SILENCE_SECONDS = 120
 
 
 class Worker:
@@ -102,11 +103,11 @@ class Worker:
         self._lines.put(None)
 
     def _next_line(self) -> str | None:
-        try:
-            return self._lines.get(timeout=SILENCE_SECONDS)
-        except queue.Empty:
-            end_workers()
-            raise LabError(TEXTS["silent"].format(name=self.name, seconds=SILENCE_SECONDS)) from None
+        for _ in range(SILENCE_SECONDS):
+            with suppress(queue.Empty):
+                return self._lines.get(timeout=1)  # where a wait cannot be interrupted, it is at least a short one
+        end_workers()
+        raise LabError(TEXTS["silent"].format(name=self.name, seconds=SILENCE_SECONDS))
 
     def _ended(self, text: str, event: str = "exited") -> None:
         self.returncode = self._process.wait()

@@ -12,6 +12,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
 from helpers import lab
+from helpers.db import forget_engine
 from helpers.servers import stop_server
 
 START_SECONDS = 120
@@ -38,6 +39,15 @@ class Kernel:
 
         self.client.execute_interactive(code, output_hook=note, timeout=START_SECONDS)
         return "".join(shown)
+
+
+@pytest.fixture(autouse=True)
+def name_of_the_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The sessions of this process are not called `lab`, as those of a kernel are."""
+    monkeypatch.setenv("PGAPPNAME", "test")
+    forget_engine()
+    yield
+    forget_engine()
 
 
 @pytest.fixture
