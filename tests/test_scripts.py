@@ -1,6 +1,7 @@
 """The scripts of lab_sql: the guard, idempotence, and never hanging behind somebody's lock."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -33,6 +34,18 @@ def dump() -> list[tuple[object, ...]]:
         ):
             parts += [tuple(row) for row in connection.execute(text(sql))]
         return parts
+
+
+def test_every_transaction_of_every_script_begins_with_one_and_the_same_guard() -> None:
+    guards = set()
+    for name in ALL:
+        sql = find_script(name).read_text(encoding="utf-8")
+        begun = re.findall(
+            r"^BEGIN;\n\nSET LOCAL lock_timeout = '4s';[^\n]*\n\n(DO \$guard\$.*?\$guard\$;)", sql, re.M | re.S
+        )
+        assert len(begun) == len(re.findall(r"^BEGIN;", sql, re.M)) == len(re.findall(r"^COMMIT;", sql, re.M)), name
+        guards.update(begun)
+    assert len(guards) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "00_base/00_drop.sql"])
