@@ -8,8 +8,13 @@ LAB_SQL = ROOT / "lab_sql"
 NOTEBOOKS = ROOT / "notebooks"
 
 
+def lab_folder() -> Path:
+    """The folder of the lab's own state: `.lab`, or what the environment variable LAB_HOME names. It may be missing."""
+    return Path(os.environ.get("LAB_HOME") or ROOT / ".lab").expanduser().resolve()
+
+
 def lab_home() -> Path:
-    """The folder of the lab's own state (`.lab`, or the environment variable LAB_HOME); made if missing."""
-    home = Path(os.environ.get("LAB_HOME", ROOT / ".lab"))
+    """The same folder, made if missing."""
+    home = lab_folder()
     home.mkdir(parents=True, exist_ok=True)
     return home

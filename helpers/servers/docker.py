@@ -3,15 +3,14 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
 
 import psycopg
 from sqlalchemy import URL
 
+from helpers.paths import ROOT
 from helpers.servers.failures import Cause, cause_of, place
 from helpers.servers.server import Server, ServerError, connect, lab_database, open_server
 
-ROOT = Path(__file__).resolve().parents[2]
 SERVICE = "db"
 MARK = "task42-compose"  # docker-compose.yml sets it as cluster_name
 PROBE_SECONDS = 5

@@ -10,7 +10,6 @@ A server is known by what it proves: it listens where postmaster.pid says, knows
 to both sides) and uses our data directory. `pg_ctl status` would also say yes to a zombie or to another program.
 """
 
-import os
 import re
 import secrets
 import shutil
@@ -28,11 +27,11 @@ import psycopg
 from filelock import FileLock, Timeout
 from sqlalchemy import URL
 
+from helpers.paths import lab_folder
 from helpers.servers.failures import Cause, cause_of, connection_failure
 from helpers.servers.server import Server, ServerError, connect, lab_database, open_server
 from helpers.servers.tools import Tools, folder_for, own
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
 STOP_SECONDS = 20
 LOCK_SECONDS = 180
@@ -81,7 +80,7 @@ def stop() -> str | None:
 
 
 def _home() -> Path:
-    return Path(os.environ.get("LAB_HOME") or ROOT / ".lab").expanduser().resolve() / "postgres"
+    return lab_folder() / "postgres"
 
 
 OPTIONS = {"require_auth": "scram-sha-256", "sslmode": "disable", "gssencmode": "disable"}
