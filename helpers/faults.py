@@ -4,16 +4,25 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from sqlalchemy import RowMapping, event, select, text
+from sqlalchemy import event, select, text
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
 from helpers.journal import Journal
 from helpers.models import Task
 
-POINTS = ("before-claim", "before-commit", "after-claim", "before-completion", "after-completion")
+POINTS = (
+    "before-claim",
+    "before-commit",
+    "after-claim",
+    "in-work",
+    "after-effect",
+    "before-completion",
+    "after-completion",
+)
 EXIT_CRASH = 17
 EXIT_ABANDONED = 70
 PARENT_PID = "LAB_PARENT_PID"  # set by the lab for the workers that it starts
@@ -35,7 +44,7 @@ class Faults:
         if "before-commit" in {*crash_at, *hold_at}:
             event.listen(SessionFactory, "before_commit", self._before_commit, once=True)
 
-    def reach(self, point: str, task: RowMapping | None = None) -> None:
+    def reach(self, point: str, task: Mapping[Any, Any] | None = None) -> None:
         """Hold, then crash, if that was asked for at this point. Else do nothing."""
         if point in self.hold_at:
             self.journal.record("holding", task, detail=point)

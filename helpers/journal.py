@@ -19,10 +19,23 @@ TEXTS = {
     "holding": "Holding at {detail}. " + HOLD_PROMPT,
     "crashed": "Crashing at {detail}: the process ends here, with no cleanup.",
     "effect": "Finished the work of #{id}, attempt {attempts}.",
+    "effect.detail": "Finished the work of #{id}, attempt {attempts}: {detail}.",
     "effect.no_attempt": "Finished the work of #{id}.",
     "completed": "Completed #{id}, attempt {attempts}.",
     "completed.no_attempt": "Completed #{id}.",
     "refused": "Refused. {detail}",
+    "failed": "The work of #{id}, attempt {attempts}, failed. {detail}",
+    "failed.no_attempt": "The work of #{id} failed. {detail}",
+    "retry": "#{id} is pending again, and waits for its retry time.",
+    "given_up": "That was the last attempt of #{id}: it is failed.",
+    "returned": "Gave #{id} back, attempt {attempts}.",
+    "stopped": "Stopped, as asked.",
+    "away": "The database does not answer. Trying again.",
+    "lost": "The database was away for longer than the lease of #{id}, attempt {attempts}.",
+    "asking_again": "{detail} Asking again.",
+    "delivering": "Claimed the request of #{id} in the outbox.",
+    "delivered": "Delivered the request of #{id}: {detail}.",
+    "all_delivered": "Nothing is left to deliver.",
 }
 
 
@@ -48,7 +61,8 @@ class Journal:
                 connection.execute(row)
         except DBAPIError:
             pass
-        text = TEXTS.get(event) if "attempts" in task else TEXTS.get(f"{event}.no_attempt", TEXTS.get(event))
+        variant = f"{event}.no_attempt" if "attempts" not in task else f"{event}.detail" if detail else event
+        text = TEXTS.get(variant, TEXTS.get(event))
         if text is not None:
             print(f"[{self.worker}] {text.format(detail=detail, **task)}", flush=True)
 

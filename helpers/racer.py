@@ -19,7 +19,7 @@ from helpers.faults import Faults, end_with_parent
 from helpers.journal import Journal
 from helpers.models import Task
 from helpers.repository import atomic, naive
-from helpers.worker import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, Parser, name_argument
+from helpers.worker.options import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, Parser, name_argument
 
 CLAIMS: dict[str, Callable[[int], int | None]] = {"naive": naive.try_claim_task, "atomic": atomic.try_claim_task}
 START_LOCK = 4_242_001  # the key of an advisory lock: who holds it keeps all racers at the start

@@ -1,6 +1,8 @@
 """What a notebook's cell calls. `from helpers import lab`, then `lab.open(4)`."""
 
 from helpers.lab.changes import run_script
+from helpers.lab.crashes import kill_at_each_point
+from helpers.lab.documents import start_documents
 from helpers.lab.exercise import exercise, progress
 from helpers.lab.facts import execute, query, rehearse, value, wait_until
 from helpers.lab.lesson import lease_seconds, rebuild, reset
@@ -12,6 +14,7 @@ from helpers.lab.processes import (
     end_workers,
     find_stray_workers,
     start_long_transaction,
+    start_relay,
     start_worker,
     stop_stray_workers,
 )
@@ -31,6 +34,7 @@ __all__ = [
     "execute",
     "exercise",
     "find_stray_workers",
+    "kill_at_each_point",
     "lease_seconds",
     "locks",
     "open",
@@ -54,7 +58,9 @@ __all__ = [
     "sequence_chart",
     "session",
     "source",
+    "start_documents",
     "start_long_transaction",
+    "start_relay",
     "start_worker",
     "stop_stray_workers",
     "task",

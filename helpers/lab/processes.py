@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from helpers.db import database_url, engine
@@ -27,7 +29,10 @@ TEXTS = {
     "exit": "[{name}] exit code {code}",
     "holds": "[{name}] holds",
     "killed": "[{name}] killed",
+    "frozen": "[{name}] frozen",
+    "woken": "[{name}] woken",
     "not_holding": "Worker {name} is not waiting for Enter: it has ended with exit code {code}.",
+    "ended": "Worker {name} has ended with exit code {code}.",
     "silent": "Worker {name} said nothing for {seconds:g} s. It was killed.",
     "stray": "worker {name}, process {pid}",
 }
@@ -36,33 +41,31 @@ SILENCE_SECONDS = 120
 
 
 class Worker:
-    """One worker process that this notebook started."""
+    """One process that this notebook started: `python -m MODULE ARGUMENTS`, on the database at `url` (the lab's).
 
-    def __init__(self, name: str, arguments: list[str], module: str = "helpers.worker") -> None:
-        command = [sys.executable, "-m", module, name, *arguments]
-        environment = {
-            **os.environ,
-            "DATABASE_URL": database_url().render_as_string(hide_password=False),
-            "LAB_SERVER": "url",  # the server that this notebook uses, and no search for another
-            "PYTHONPATH": str(ROOT),
-            "PYTHONIOENCODING": "utf-8",
-            PARENT_PID: str(os.getpid()),
-        }
+    It is ended with the notebook; and before a reset, unless `survives_reset`.
+    """
+
+    def __init__(
+        self, name: str, module: str, arguments: list[str], url: URL | None = None, survives_reset: bool = False
+    ) -> None:
+        command = [sys.executable, "-m", module, *arguments]
         self.name = name
         self.returncode: int | None = None
         self._process = subprocess.Popen(
             command,
-            env=environment,
+            env=environment_for(url or database_url()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             start_new_session=True,  # an interrupted cell interrupts the cell, not the worker behind our back
+            creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # for Ctrl-Break
         )
         self._note = _note(self._process.pid, name)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        _running.append(self)
+        (_services if survives_reset else _running).append(self)
 
     def __repr__(self) -> str:
         return TEXTS["holds" if self.returncode is None else "exit"].format(name=self.name, code=self.returncode)
@@ -70,7 +73,7 @@ class Worker:
     def follow(self) -> None:
         """Print the worker's lines until it ends or holds. Where it ended, `returncode` is its exit code."""
         try:
-            while (line := self._next_line()) is not None:
+            while (line := self.next_line()) is not None:
                 print(line, flush=True)
                 if line.endswith(HOLD_PROMPT):
                     return
@@ -88,11 +91,31 @@ class Worker:
         self._process.stdin.flush()
         self.follow()
 
+    def stop(self) -> None:
+        """Ask the worker to stop, as a deployment does (SIGTERM; on Windows Ctrl-Break), and follow it to its end."""
+        self._must_run()
+        self._process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
+        self.follow()
+
+    def freeze(self) -> None:
+        """Take the processor away from the process, whatever it is doing (SIGSTOP; on Windows it is suspended)."""
+        self._must_run()
+        psutil.Process(self._process.pid).suspend()
+        self._record("frozen")
+        print(TEXTS["frozen"].format(name=self.name), flush=True)
+
+    def wake(self) -> None:
+        """Let a frozen process go on where it was (SIGCONT)."""
+        self._must_run()
+        self._record("woken")  # first the row: what the process does from now on comes after it
+        print(TEXTS["woken"].format(name=self.name), flush=True)
+        psutil.Process(self._process.pid).resume()
+
     def kill(self) -> None:
         """End the process at once (SIGKILL): it can do nothing about it."""
         if self.returncode is None:
             self._process.kill()
-            while self._next_line() is not None:
+            while self.next_line() is not None:
                 pass
             self._ended(TEXTS["killed"], event="killed")
 
@@ -102,7 +125,8 @@ class Worker:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def _next_line(self) -> str | None:
+    def next_line(self) -> str | None:
+        """The next line of the process, when it comes; None at its end."""
         for _ in range(SILENCE_SECONDS):
             with suppress(queue.Empty):
                 return self._lines.get(timeout=1)  # where a wait cannot be interrupted, it is at least a short one
@@ -115,31 +139,61 @@ class Worker:
             assert stream is not None
             stream.close()
         self._note.unlink(missing_ok=True)
-        _running.remove(self)
+        (_running if self in _running else _services).remove(self)
+        self._record(event, str(self.returncode))
+        print(text.format(name=self.name, code=self.returncode), flush=True)
+
+    def _record(self, event: str, detail: str | None = None) -> None:
         try:
             with engine().begin() as connection:
-                connection.execute(ledger_row(f"worker:{self.name}", event, detail=str(self.returncode)))
+                connection.execute(ledger_row(f"worker:{self.name}", event, detail))
         except DBAPIError:
-            pass  # the server is away or the ledger is not made: the line below must do
-        print(text.format(name=self.name, code=self.returncode), flush=True)
+            pass  # the server is away or the ledger is not made: the printed line must do
+
+    def _must_run(self) -> None:
+        if self.returncode is not None:
+            raise LabError(TEXTS["ended"].format(name=self.name, code=self.returncode))
+
+
+def environment_for(url: URL) -> dict[str, str]:
+    """The environment of a process that this notebook starts, and that uses the database at `url`."""
+    return {
+        **os.environ,
+        "DATABASE_URL": url.render_as_string(hide_password=False),
+        "LAB_DATABASE": str(url.database),
+        "LAB_SERVER": "url",  # the server that this notebook uses, and no search for another
+        "PYTHONPATH": str(ROOT),
+        "PYTHONIOENCODING": "utf-8",
+        PARENT_PID: str(os.getpid()),
+    }
 
 
 _running: list[Worker] = []
+_services: list[Worker] = []
 
 
-def start_worker(name: str, *arguments: str | float) -> Worker:
+def start_worker(name: str, *arguments: str | float, follow: bool = True) -> Worker:
     """Start `python -m helpers.worker NAME ARGUMENTS` and follow it until it ends or holds.
 
-    The worker's `returncode` is its exit code, or None while it holds.
+    The worker's `returncode` is its exit code, or None while it holds. With `follow=False` it works in the background,
+    and `follow()` shows its lines later.
     """
-    worker = Worker(name, [str(argument) for argument in arguments])
+    worker = Worker(name, "helpers.worker", [name, *map(str, arguments)])
+    if follow:
+        worker.follow()
+    return worker
+
+
+def start_relay(name: str, *arguments: str | float) -> Worker:
+    """Start `python -m helpers.relay NAME ARGUMENTS`, the sender of the outbox, and follow it until it ends."""
+    worker = Worker(name, "helpers.relay", [name, *map(str, arguments)])
     worker.follow()
     return worker
 
 
 def start_long_transaction(name: str) -> Worker:
     """Start `python -m helpers.long_transaction NAME` and follow it: it holds inside its open transaction."""
-    worker = Worker(name, [], module="helpers.long_transaction")
+    worker = Worker(name, "helpers.long_transaction", [name])
     worker.follow()
     return worker
 
@@ -150,6 +204,13 @@ def end_workers() -> None:
     """Kill all workers that this process started and that still run."""
     for worker in list(_running):
         worker.kill()
+
+
+@atexit.register
+def end_services() -> None:
+    """Kill what survives a reset, too."""
+    for service in list(_services):
+        service.kill()
 
 
 def _note(pid: int, name: str) -> Path:

@@ -173,4 +173,4 @@ def _wait_at_the_start(connection: Connection, racers: list[Worker]) -> None:
 
 
 def _start(name: str, claim: str, *options: str) -> Worker:
-    return Worker(name, ["--claim", claim, *options], module="helpers.racer")
+    return Worker(name, "helpers.racer", [name, "--claim", claim, *options])

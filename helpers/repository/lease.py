@@ -15,14 +15,17 @@ MAX_LEASE_SECONDS = 86_400
 class StaleClaimError(RuntimeError):
     """The caller's claim is not the current one any more: nothing was changed."""
 
-    def __init__(self, task_id: int, attempts: int) -> None:
+    def __init__(
+        self, task_id: int, attempts: int, refused: str = "completion"
+    ) -> None:
         super().__init__(
-            f"Task #{task_id}, attempt {attempts}: the completion was refused, "
+            f"Task #{task_id}, attempt {attempts}: the {refused} was refused, "
             f"because the task is already completed, or the lease has expired, "
             f"or a newer attempt has started."
         )
         self.task_id = task_id
         self.attempts = attempts
+        self.refused = refused
 
 
 def claim_task(lease_seconds: float) -> RowMapping | None:

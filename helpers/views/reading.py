@@ -215,7 +215,7 @@ class _Reader:
         kind, detail = row["event"], ""
         lane.waits = lane.waits or kind == "holding"
         if kind == "refused":
-            kind = "refused_renewal" if str(row["detail"]).startswith("renew") else "refused"
+            kind = "refused_renewal" if "renewal" in str(row["detail"]) else "refused"
             detail = self.reason(lane)
             self.stop(lane, row["seconds"])
         if kind != "holding":

@@ -16,13 +16,14 @@ NARROWEST = 8  # characters to which a column may be cut
 class Table:
     """Rows and columns of text, shown alike in a notebook and in a terminal."""
 
-    def __init__(self, columns: list[str], rows: list[list[str]]) -> None:
+    def __init__(self, columns: list[str], rows: list[list[str]], empty: str = TABLE["empty"]) -> None:
         self.columns = columns
         self.rows = rows
+        self.empty = empty  # what is shown where there are no rows
 
     def __repr__(self) -> str:
         if not self.rows:
-            return TABLE["empty"]
+            return self.empty
         lines = [self.columns, *self.rows]
         widths = page_widths([max(len(line[i]) for line in lines) for i in range(len(self.columns))])
         lines.insert(1, ["-" * width for width in widths])
@@ -33,7 +34,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         if not self.rows:
-            return f"<p>{escape(TABLE['empty'])}</p>"
+            return f"<p>{escape(self.empty)}</p>"
         head = "".join(f'<th scope="col" style="text-align:left">{escape(name)}</th>' for name in self.columns)
         body = "".join(
             "<tr>" + "".join(html_cell(*cell) for cell in zip(self.columns, row, strict=True)) + "</tr>\n"

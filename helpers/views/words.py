@@ -88,8 +88,12 @@ POINTS = {
     "before-claim": " before its claim",
     "before-commit": " before the COMMIT of its claim",
     "after-claim": " after the claim",
+    "in-work": " in the work",
+    "after-effect": " after the effect",
     "before-completion": " before the completion",
     "after-completion": " after the completion",
+    "before-delivery": " before the delivery",
+    "after-delivery": " after the delivery",
     "other": " at the point {point}",
     "none": "",
 }

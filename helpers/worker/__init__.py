@@ -1,0 +1,14 @@
+"""One worker process: it claims a task, does the work, completes the task.
+
+    python -m helpers.worker NAME [--lease-seconds S] [--crash-after-claim] [--hold-after-claim] …
+    python -m helpers.worker NAME --without-lease …    as in lesson 3: no lease, no attempt number
+    python -m helpers.worker NAME --renew --retry …    as in lesson 5: leases are renewed, failures tried again
+    python -m helpers.worker NAME --documents URL …    as in lesson 6: the effect is a document, made by a service
+
+`options` says what a worker can be told, `queues` which functions of `repository/` it calls, `work` what the work is,
+`life` what happens between a claim and its end, `stopping` what SIGTERM and Ctrl-C do.
+
+Exit codes: 0 done, nothing to do, or stopped as asked; 2 a stale claim was refused; 17 the crash that was asked for;
+64 wrong usage; 69 the database cannot be used (no server, or a migration is missing); 70 nobody is left to press Enter;
+130 a second Ctrl-C.
+"""

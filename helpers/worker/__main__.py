@@ -1,0 +1,42 @@
+"""Runs one worker process; see the package's description."""
+
+import os
+import sys
+
+from sqlalchemy.exc import DBAPIError
+
+from helpers.diagnosis import explain
+from helpers.errors import LabError
+from helpers.faults import Faults, end_with_parent
+from helpers.journal import Journal
+from helpers.worker.life import Life
+from helpers.worker.options import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, parse
+from helpers.worker.queues import WITH_LEASE, WITH_RETRY, WITHOUT_LEASE
+from helpers.worker.stopping import Stopping
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one worker and return its exit code."""
+    options = parse(arguments)
+    end_with_parent()
+    os.environ["PGAPPNAME"] = f"worker:{options.name}"  # who we are, for the ledger and for pg_stat_activity
+    journal = Journal(options.name)
+    faults = Faults(journal, crash_at=options.crash_at or (), hold_at=options.hold_at or ())
+    queue = WITHOUT_LEASE if options.without_lease else WITH_RETRY if options.retry else WITH_LEASE
+    stopping = Stopping(options.grace_seconds)
+    stopping.listen()
+    try:
+        journal.record("started")
+        return Life(options, queue, journal, faults, stopping).live()
+    except LabError as error:
+        message = str(error)
+    except DBAPIError as error:
+        message = explain(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    print(f"[{options.name}] {message}", file=sys.stderr)
+    return EXIT_UNAVAILABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

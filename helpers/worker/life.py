@@ -1,0 +1,175 @@
+"""What one worker does between its start and its end."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from time import sleep
+from typing import TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from helpers.diagnosis import is_connection_failure
+from helpers.faults import Faults
+from helpers.journal import Journal
+from helpers.repository.idempotency import idempotency_key
+from helpers.repository.lease import StaleClaimError
+from helpers.repository.outbox import complete_with_request
+from helpers.repository.renewal import LeaseKeeper
+from helpers.repository.retry import is_completed_by
+from helpers.worker import work
+from helpers.worker.options import EXIT_DONE, EXIT_STALE
+from helpers.worker.queues import Claim, Queue
+from helpers.worker.stopping import Stopping, StopRequested
+
+POLL_SECONDS = 0.25  # between two looks at a queue in which nothing is due
+AWAY_SECONDS = 60.0  # how long a worker that drains waits for a server that does not answer
+
+Result = TypeVar("Result")
+
+
+class WorkFailed(Exception):
+    """The work of a task raised an exception, which this message names."""
+
+
+class Life:
+    """One worker: its options, its queue, and whom it listens to."""
+
+    def __init__(self, options: Namespace, queue: Queue, journal: Journal, faults: Faults, stopping: Stopping) -> None:
+        self.options = options
+        self.queue = queue
+        self.journal = journal
+        self.faults = faults
+        self.stopping = stopping
+
+    def live(self) -> int:
+        """Process one task, or all of them with --drain. Returns the exit code."""
+        while not self.stopping.asked:
+            self.faults.reach("before-claim")
+            task = self.insist(self.queue.claim, self.options.lease_seconds, seconds=self.patience)
+            if task is not None:
+                code = self.process(task)
+                if not self.options.drain:
+                    return code
+            elif not self.something_comes():
+                self.journal.record("idle")
+                return EXIT_DONE
+        self.journal.record("stopped")
+        return EXIT_DONE
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for a server that does not answer a claim, in seconds."""
+        return AWAY_SECONDS if self.options.drain else 0.0
+
+    def something_comes(self) -> bool:
+        """Wait a moment, if there will be something to claim later. False where there will not, or nobody waits."""
+        if not self.options.drain or self.queue.seconds_until_due is None:
+            return False
+        seconds = self.insist(self.queue.seconds_until_due, seconds=self.patience)
+        if seconds is None:
+            return False
+        sleep(min(max(seconds, 0.01), POLL_SECONDS))
+        return True
+
+    def process(self, task: Claim) -> int:
+        """From the claim to the end of the attempt. Returns the exit code for a worker that ends here."""
+        self.journal.record("claimed", task)
+        self.faults.reach("after-claim", task)
+        try:
+            self.attempt(task)
+        except StaleClaimError as refusal:
+            self.journal.record("refused", task, detail=str(refusal))
+            return EXIT_STALE
+        except DBAPIError as error:
+            if not self.options.drain or not is_connection_failure(error):
+                raise
+            self.journal.record("lost", task)  # the server was away for too long: the lease brings the task back
+        return EXIT_DONE
+
+    def attempt(self, task: Claim) -> None:
+        """The work, its effect, and the completion; or the failure; or the return of the task."""
+        try:
+            with self.keeper(task) as keeper:
+                self.do_the_work(task, keeper)
+            self.faults.reach("before-completion", task)
+            self.complete(task)
+            self.journal.record("completed", task)
+            self.faults.reach("after-completion", task)
+        except StopRequested:
+            self.give_back(task)
+        except WorkFailed as failure:
+            self.fail(task, str(failure))
+
+    def keeper(self, task: Claim) -> AbstractContextManager[LeaseKeeper | None]:
+        if not self.options.renew:
+            return nullcontext()
+        return LeaseKeeper(task["id"], task["attempts"], self.options.lease_seconds)
+
+    def do_the_work(self, task: Claim, keeper: LeaseKeeper | None) -> None:
+        """Raises WorkFailed where the work fails; StaleClaimError or StopRequested where it must not go on."""
+
+        def between() -> None:
+            self.stopping.check()
+            if keeper is not None:
+                keeper.check()
+
+        self.faults.reach("in-work", task)
+        try:
+            work.compute(task, self.options.work_seconds, between)
+            if keeper is not None:
+                self.insist(keeper.confirm)
+            self.effect(task)
+        except (StaleClaimError, StopRequested, DBAPIError):
+            raise
+        except Exception as error:
+            raise WorkFailed(f"{type(error).__name__}: {error}") from error
+        self.faults.reach("after-effect", task)
+
+    def effect(self, task: Claim) -> None:
+        if self.options.documents:
+            work.order_document(task, self.journal, self.options.documents, self.options.key or "task")
+        elif not self.options.outbox:
+            work.say_so(task, self.journal)
+
+    def complete(self, task: Claim) -> None:
+        """Complete the task; where the server is away, again and again for as long as a lease lasts."""
+        task_id, attempts = task["id"], task.get("attempts", 0)
+        try:
+            if self.options.outbox:
+                request = work.document_request(task)
+                self.insist(complete_with_request, task_id, attempts, idempotency_key(task_id), request)
+            else:
+                self.insist(self.queue.complete, task_id, attempts)
+        except StaleClaimError:
+            if not self.insist(is_completed_by, task_id, attempts):
+                raise
+            # An earlier try of ours was committed, and its answer was lost.
+
+    def fail(self, task: Claim, error: str) -> None:
+        self.journal.record("failed", task, detail=error)
+        if self.queue.fail is None:
+            return  # up to lesson 4 nobody tries again before the lease has ended
+        status = self.insist(self.queue.fail, task["id"], task["attempts"], error)
+        self.journal.record("given_up" if status == "failed" else "retry", task)
+
+    def give_back(self, task: Claim) -> None:
+        if self.queue.give_back is None:
+            return  # it stays with us until its lease ends
+        self.insist(self.queue.give_back, task["id"], task["attempts"])
+        self.journal.record("returned", task)
+
+    def insist(self, call: Callable[..., Result], *arguments: object, seconds: float | None = None) -> Result:
+        """Call again while the server does not answer, for `seconds` (by default as long as a lease lasts)."""
+        patience = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, Exception) and is_connection_failure(error)),
+            wait=wait_random_exponential(multiplier=0.1, max=1),
+            stop=stop_after_delay(self.options.lease_seconds if seconds is None else seconds),
+            before_sleep=self.say_once,
+            reraise=True,
+        )
+        return patience(call, *arguments)
+
+    def say_once(self, state: RetryCallState) -> None:
+        if state.attempt_number == 1:
+            self.journal.record("away")

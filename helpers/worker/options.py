@@ -1,0 +1,139 @@
+"""The command line of a worker."""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from helpers.faults import EXIT_CRASH, POINTS
+from helpers.repository.lease import checked_lease_seconds
+
+EXIT_DONE = 0
+EXIT_STALE = 2
+EXIT_USAGE = 64
+EXIT_UNAVAILABLE = 69
+EXIT_INTERRUPTED = 130
+
+TEXTS = {
+    "description": "Claims one task of the lab, does its work, completes it, and ends.",
+    "epilog": (
+        "Exit codes: 0 done, nothing to do, or stopped as asked; 2 a stale claim was refused; "
+        f"{EXIT_CRASH} the crash that was asked for; {EXIT_USAGE} wrong usage; "
+        f"{EXIT_UNAVAILABLE} the database cannot be used. "
+        "After SIGTERM or Ctrl-C no task is claimed any more; the one in hand is finished in time or given back."
+    ),
+    "name": "the worker's name in its lines and in the ledger: letters and digits, at most 20",
+    "lease": "how long the claim is valid, in seconds (default: 10)",
+    "without_lease": "claim as in lesson 3: for ever, and without an attempt number",
+    "retry": "claim as in lesson 5: a task that fails is tried again later, at most max_attempts times",
+    "renew": "renew the lease, from a thread of its own, while the work goes on",
+    "drain": "work until every task is completed or failed; wait for retry times and for leases of others",
+    "work": "how long the work takes, in seconds of computing (default: 0)",
+    "grace": "how long a task may still take after SIGTERM or Ctrl-C, in seconds (default: 5)",
+    "documents": "the effect of a task is a document, which the document service at this URL creates",
+    "key": (
+        "the idempotency key of that request: the same for each attempt of a task (the default), "
+        "another one for each attempt, or none"
+    ),
+    "outbox": "the request for the document is written into the outbox, with the completion",
+    "crash_after_claim": "end without any cleanup, once the claim is committed",
+    "hold": "wait for Enter before the claim's COMMIT, so that its transaction stays open",
+    "hold_after_claim": "wait for Enter, once the claim is committed",
+    "crash_at": "crash at this point (may be given more than once): " + ", ".join(POINTS),
+    "hold_at": "wait for Enter at this point (may be given more than once)",
+    "bad_name": "{!r} is not a name: use letters and digits, at most 20",
+    "bad_number": "{!r} is not a number of seconds",
+    "negative": "{!r} is not a number of seconds from 0 to a day",
+    "bad_url": "{!r} is not the URL of a service on this machine, such as http://127.0.0.1:8080",
+    "apart": "{one} cannot be used with {other}",
+}
+A_DAY = 86_400
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong usage ends with 64 (EX_USAGE): argparse's own 2 is taken by the refused completion."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}\n")
+
+
+def name_argument(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]{1,20}", text):
+        raise argparse.ArgumentTypeError(TEXTS["bad_name"].format(text))
+    return text
+
+
+def lease_argument(text: str) -> float:
+    try:
+        return checked_lease_seconds(number(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def seconds_argument(text: str) -> float:
+    seconds = number(text)
+    if not 0 <= seconds <= A_DAY:  # NaN fails both comparisons
+        raise argparse.ArgumentTypeError(TEXTS["negative"].format(text))
+    return seconds
+
+
+def url_argument(text: str) -> str:
+    if not re.fullmatch(r"http://(127\.0\.0\.1|localhost):\d+", text):
+        raise argparse.ArgumentTypeError(TEXTS["bad_url"].format(text))
+    return text
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(TEXTS["bad_number"].format(text)) from None
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of one worker. Ends the process with EXIT_USAGE where they make no sense."""
+    parser = Parser(prog="helpers.worker", description=TEXTS["description"], epilog=TEXTS["epilog"], allow_abbrev=False)
+    parser.add_argument("name", metavar="NAME", type=name_argument, help=TEXTS["name"])
+    lease = parser.add_mutually_exclusive_group()
+    lease.add_argument("--lease-seconds", metavar="S", type=lease_argument, default=10.0, help=TEXTS["lease"])
+    lease.add_argument("--without-lease", action="store_true", help=TEXTS["without_lease"])
+    parser.add_argument("--renew", action="store_true", help=TEXTS["renew"])
+    parser.add_argument("--retry", action="store_true", help=TEXTS["retry"])
+    parser.add_argument("--drain", action="store_true", help=TEXTS["drain"])
+    parser.add_argument("--work-seconds", metavar="S", type=seconds_argument, default=0.0, help=TEXTS["work"])
+    parser.add_argument("--grace-seconds", metavar="S", type=seconds_argument, default=5.0, help=TEXTS["grace"])
+    effect = parser.add_mutually_exclusive_group()
+    effect.add_argument("--documents", metavar="URL", type=url_argument, help=TEXTS["documents"])
+    effect.add_argument("--outbox", action="store_true", help=TEXTS["outbox"])
+    parser.add_argument("--key", choices=("task", "attempt", "none"), help=TEXTS["key"])
+    add_points(parser)
+    options = parser.parse_args(arguments)
+    conflicts = [
+        ("--without-lease", options.without_lease, "--renew", options.renew),
+        ("--without-lease", options.without_lease, "--retry", options.retry),
+        ("--without-lease", options.without_lease, "--outbox", options.outbox),
+    ]
+    for one, is_one, other, is_other in conflicts:
+        if is_one and is_other:
+            parser.error(TEXTS["apart"].format(one=one, other=other))
+    return options
+
+
+def add_points(parser: argparse.ArgumentParser) -> None:
+    """The options that say where to crash and where to hold."""
+    add: Callable[..., object] = parser.add_argument
+    add(
+        "--crash-after-claim",
+        dest="crash_at",
+        action="append_const",
+        const="after-claim",
+        help=TEXTS["crash_after_claim"],
+    )
+    add("--hold", dest="hold_at", action="append_const", const="before-commit", help=TEXTS["hold"])
+    add(
+        "--hold-after-claim", dest="hold_at", action="append_const", const="after-claim", help=TEXTS["hold_after_claim"]
+    )
+    add("--crash-at", metavar="POINT", action="append", choices=POINTS, help=TEXTS["crash_at"])
+    add("--hold-at", metavar="POINT", action="append", choices=POINTS, help=TEXTS["hold_at"])
