@@ -30,7 +30,7 @@ def dump() -> list[tuple[object, ...]]:
             "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint "
             "WHERE connamespace = to_regnamespace('backend_training') ORDER BY 1",
             "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1",
-            "SELECT to_jsonb(t) - 'lease_until' FROM backend_training.tasks AS t ORDER BY id",
+            "SELECT to_jsonb(t) - 'lease_until' - 'created_at' FROM backend_training.tasks AS t ORDER BY id",
         ):
             parts += [tuple(row) for row in connection.execute(text(sql))]
         return parts

@@ -13,6 +13,7 @@ PATIENCE_SECONDS = 15.0  # for all tries together
 TEXTS = {
     "no_answer": "No answer came from the document service ({kind}).",
     "unavailable": "The document service cannot answer now ({status}).",
+    "uncertain": "The document service does not know what became of the request ({status}).",
     "refused": "The document service refused the request ({status}): {message}",
 }
 
@@ -34,7 +35,7 @@ class NoConnectionError(UnavailableError):
 
 
 class NoAnswerError(DocumentError):
-    """The request was sent and the answer did not come. Perhaps the document exists, perhaps not."""
+    """The request was sent, and no answer came, or none that tells. Perhaps the document exists, perhaps not."""
 
 
 def create_document(
@@ -72,6 +73,8 @@ def post(url: str, body: Json, key: str | None = None) -> Json:
         raise NoAnswerError(TEXTS["no_answer"].format(kind=type(error).__name__)) from error
     if answer.status_code == 503:
         raise UnavailableError(TEXTS["unavailable"].format(status=answer.status_code))
+    if answer.is_server_error:
+        raise NoAnswerError(TEXTS["uncertain"].format(status=answer.status_code))
     if answer.is_error:
         raise RefusedError(TEXTS["refused"].format(status=answer.status_code, message=answer.text))
     created: Json = answer.json()

@@ -5,8 +5,9 @@
     DELETE /documents   drop them all: for a new experiment
     PUT    /faults      {"next": ["drop", …]}: what shall go wrong with the next answers, in this order
 
-400: the body is not as it should be. 422: the key was used with another body. 503: the store does not answer, and
-nothing was done. (That a reused key gets 422 is the proposal of the IETF's draft "The Idempotency-Key HTTP Header".)
+400: the body or the key is not as it should be. 422: the key was used with another body. 503: the store does not
+answer, and nothing was done. 500: the store went away at the COMMIT, and perhaps the document exists.
+(That a reused key gets 422 is the proposal of the IETF's draft "The Idempotency-Key HTTP Header".)
 """
 
 import asyncio
@@ -27,11 +28,14 @@ from helpers.scripts import run_script
 FAULTS = ("slow", "drop", "fail")  # late answer, no answer, nothing done: the first two create the document
 SLOW_SECONDS = 4.0  # twice what the client waits
 THREADS = 8
+LONGEST_KEY = 255
 
 TEXTS = {
     "no_title": 'The body must be a JSON object like {"title": "Report of task #42"}.',
     "no_faults": 'The body must be a JSON object like {{"next": ["drop"]}}. The faults are: {known}.',
+    "bad_key": "An idempotency key has 1 to {longest} characters.",
     "unavailable": "The store of the documents does not answer.",
+    "uncertain": "The store of the documents went away at the COMMIT. Perhaps the document exists.",
     "told_to_fail": "The service was told to fail.",
 }
 
@@ -46,7 +50,9 @@ class Handler(RequestHandler):
     async def in_thread(self, work: Any, *arguments: object) -> Any:
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, work, *arguments)
-        except DBAPIError:
+        except DBAPIError as error:
+            if error.connection_invalidated and error.statement is None:  # broken, and not while a statement ran
+                raise HTTPError(500, reason=TEXTS["uncertain"]) from None
             raise HTTPError(503, reason=TEXTS["unavailable"]) from None
 
     def body(self, valid: Any, problem: str) -> Json:
@@ -55,7 +61,7 @@ class Handler(RequestHandler):
             body = json.loads(self.request.body)
             if valid(body):
                 return dict(body)
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
         raise HTTPError(400, reason=problem)
 
@@ -68,8 +74,10 @@ class Documents(Handler):
     """The documents."""
 
     async def post(self) -> None:
-        body = self.body(lambda body: body.keys() == {"title"} and isinstance(body["title"], str), TEXTS["no_title"])
+        body = self.body(lambda body: body.keys() == {"title"} and is_storable(body["title"]), TEXTS["no_title"])
         key = self.request.headers.get("Idempotency-Key")
+        if key is not None and not 1 <= len(key) <= LONGEST_KEY:
+            raise HTTPError(400, reason=TEXTS["bad_key"].format(longest=LONGEST_KEY))
         fault = self.faults.popleft() if self.faults else None
         if fault == "fail":
             raise HTTPError(503, reason=TEXTS["told_to_fail"])
@@ -102,9 +110,14 @@ class Faults(Handler):
 
     async def put(self) -> None:
         problem = TEXTS["no_faults"].format(known=", ".join(FAULTS))
-        body = self.body(lambda body: set(body["next"]) <= set(FAULTS), problem)
+        body = self.body(lambda body: isinstance(body["next"], list) and set(body["next"]) <= set(FAULTS), problem)
         self.faults.extend(body["next"])
         self.set_status(204)
+
+
+def is_storable(text: Any) -> bool:
+    """Whether `text` is a string that PostgreSQL can store: without a zero byte. AttributeError where it is none."""
+    return b"\0" not in text.encode()  # half of a surrogate pair cannot be encoded: a UnicodeError, so a ValueError
 
 
 def read_documents() -> list[Json]:

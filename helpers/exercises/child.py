@@ -63,7 +63,7 @@ def _check(exercise: Definition, functions: Functions, order: dict[str, Any], se
     if exercise.database:
         from helpers.exercises.database import build
 
-        build(exercise.lesson)
+        build(exercise.lesson, exercise.scripts)
     for name in order["rules"]:
         rule = exercise.rule(name)
         send("rule", name=name, seconds=rule.seconds)
@@ -85,7 +85,7 @@ def _replay(exercise: Definition, functions: Functions, order: dict[str, Any], s
 
     rule = exercise.rule(order["rules"][0])
     assert rule.program is not None
-    build(exercise.lesson)
+    build(exercise.lesson, exercise.scripts)
     send("rule", name=rule.name, seconds=rule.seconds)
     finding: Finding = replayed(rule.program(functions), order["schedule"])
     send("finding", **finding.as_data())

@@ -4,6 +4,7 @@ Its name is the lab's with `_check` behind it, which the guard of `lab_sql/` all
 afresh.
 """
 
+from collections.abc import Sequence
 from time import monotonic, sleep
 
 import psycopg
@@ -42,12 +43,17 @@ def end_sessions(url: URL) -> None:
         pass
 
 
-def build(lesson: int) -> None:
-    """Build the tables as `lesson` leaves them, in the database of this process. Only for the process of a check."""
+def build(lesson: int, scripts: Sequence[str] = ()) -> None:
+    """Build the tables as `lesson` leaves them, then run `scripts`, in the database of this process.
+
+    Only for the process of a check.
+    """
     check_is_own_database()
     end_other_sessions()
     planner()  # a check that was ended may have left its settings
-    for script in ("00_base/00_drop.sql", "00_base/01_migrate.sql", *migrations_before(lesson + 1)):
+    with engine().begin() as connection:
+        connection.execute(text("DROP SCHEMA IF EXISTS document_service CASCADE"))  # as the drop script does the lab's
+    for script in ("00_base/00_drop.sql", "00_base/01_migrate.sql", *migrations_before(lesson + 1), *scripts):
         run_script(script)
 
 
@@ -88,9 +94,13 @@ def set_rows(sql: str) -> None:
 
 def read_rows(columns: str = "*") -> list[dict[str, object]]:
     """The tasks as they are committed now, in order of `id`. `columns` is text of this project, never a user's."""
+    return read(f"SELECT {columns} FROM backend_training.tasks ORDER BY id")  # noqa: S608
+
+
+def read(sql: str) -> list[dict[str, object]]:
+    """What the query finds now. `sql` is text of this project, never a user's."""
     with engine().connect() as connection:
-        found = connection.execute(text(f"SELECT {columns} FROM backend_training.tasks ORDER BY id"))  # noqa: S608
-        return [dict(row) for row in found.mappings()]
+        return [dict(row) for row in connection.execute(text(sql)).mappings()]
 
 
 def planner(*switched_off: str) -> None:

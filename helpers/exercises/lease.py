@@ -1,6 +1,5 @@
 """Lesson 4's exercise: a claim with a lease, and a completion that an old claim cannot pass."""
 
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,9 +13,19 @@ from helpers.exercises.claim import (
     ERRORS,
     IN_ORDER,
     OTHER_PLANS,
-    ROW,
     THREE_TASKS,
     not_a_task,
+)
+from helpers.exercises.leased import (
+    CALL_SECONDS,
+    LEASE,
+    LONG_LEASE,
+    ONE_TASK,
+    asks_for_the_id_alone,
+    calls,
+    in_every_order,
+    is_update,
+    reason_of_a_dead_lease,
 )
 from helpers.exercises.orders import error_of, explored, replayed_finding, sqlstate
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
@@ -44,11 +53,6 @@ TEXTS = exercise_texts("lease")
 WHY = TEXTS["why"]
 SAYS = TEXTS["offences"]
 EXPECTED = TEXTS["expected"]
-
-CALL_SECONDS = 10.0
-ONE_TASK = f"{CLEAR} {ROW.format(id=42)}"
-LEASE = 10.0  # seconds, of the workers below: the clock is a virtual one
-LONG_LEASE = 600
 
 INSERT = (
     "INSERT INTO backend_training.tasks (id, type, status, attempts, lease_until) "
@@ -308,34 +312,14 @@ def why(violation: Violation) -> str:
     key = REASONS.get(violation.invariant, "")
     if key in ("current", "within") and "It had looked before" in violation.sentence:
         key += "_looked"
-    elif key == "current" and completion_by_id(violation.run):
+    elif key == "current" and asks_for_the_id_alone(next(filter(is_update, reversed(calls(violation.run))))):
         key += "_by_id"
     elif key == "waits" and not any(s.call and "FOR UPDATE" in s.call.text.upper() for s in violation.run.steps):
         key += "_unlocked"
     return str(WHY.get(key, ""))
 
 
-def reason_of_a_dead_lease(run: Run) -> str:
-    texts = " ".join(step.call.text.lower() for step in run.steps if step.call)
-    if re.search(r"\bnow\(\)|current_timestamp|transaction_timestamp", texts):
-        return "moment"
-    return "own_clock" if run.schedule == "expire" else "own_time"
-
-
-def completion_by_id(run: Run) -> bool:
-    """Whether the last UPDATE asked for nothing but the id."""
-    updates = [step.call.text for step in run.steps if step.call and step.call.text.lstrip()[:6].upper() == "UPDATE"]
-    conditions = updates[-1].upper().partition("WHERE")[2].partition("RETURNING")[0] if updates else "STATUS"
-    return not re.search(r"ATTEMPTS|STATUS|LEASE", conditions)
-
-
-def in_every_order(name: str, made: Callable[[Functions], Program], *needs: int) -> Rule:
-    def run(functions: Functions) -> Iterator[Calling | Finding]:
-        program = made(functions)
-        prefer = [rule for rule in program.invariants if rule != NO_ERROR]
-        yield from explored(program, expected=EXPECTED[name], why=why, prefer=prefer, seconds=600.0)
-
-    return Rule(name, run, seconds=700.0, needs=frozenset(needs) or None, program=made)
+every_order = partial(in_every_order, expected=EXPECTED, why=why)
 
 
 def clock(functions: Functions) -> Iterator[Calling | Finding]:
@@ -361,18 +345,18 @@ EXERCISE = Definition(
     functions=("claim_task", "mark_as_completed"),
     mini=(
         Rule("claims", claims, needs=CLAIM),
-        in_every_order("three", two_claims, 0),
+        every_order("three", two_claims, 0),
         Rule("clock", clock, needs=CLAIM, program=one_claim),
-        in_every_order("moment", one_claim, 0),
-        in_every_order("takeover", dying_claim, 0),
+        every_order("moment", one_claim, 0),
+        every_order("takeover", dying_claim, 0),
         Rule("completes", completes),
-        in_every_order("stale", partial(two_workers, 0)),
+        every_order("stale", partial(two_workers, 0)),
     ),
     full=(
         Rule("refusals", refusals),
         Rule("no_lease", no_lease, needs=CLAIM),
         Rule("plans", other_plans, seconds=400.0, needs=CLAIM, program=one_claim),
-        in_every_order("every", partial(two_workers, 1)),
+        every_order("every", partial(two_workers, 1)),
     ),
     database=True,
 )

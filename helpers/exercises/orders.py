@@ -17,9 +17,11 @@ from helpers.schedules.run import Row
 MOST_STATEMENTS = 60  # of one function in one run; a claim needs two
 SEARCH_SECONDS = 300.0
 RUNS_OF_SECOND_SEARCH = 100
+SAMPLE = 200  # orders drawn by chance, where not all could be run
 
 TEXTS = {
     "all": "all {runs} orders: no rule broken",
+    "bounded": "all {runs} orders with {most} or fewer interruptions: no rule broken",
     "some": "no rule broken, but not all orders were run",
     "diverged": "no rule broken",
     "one": "no rule broken",
@@ -59,9 +61,12 @@ def explored(
     prefer: Sequence[Invariant] = (),
     seconds: float = SEARCH_SECONDS,
     max_runs: int = 5_000,
+    max_switches: int | None = None,
 ) -> Iterator[Calling | Finding]:
     """Run the program in every order, and give one finding. `why` explains a violation, behind its own sentence.
 
+    `max_switches` is for programs of many steps: the orders with at most so many crashes, expiries, and switches away
+    from an actor that could go on, and no others.
     Where a rule is broken, the first of `prefer` that is broken within some runs is the one to tell: it says most.
     """
     yield Calling("", seconds + 60.0)
@@ -71,9 +76,10 @@ def explored(
         invariants=(seen, *program.invariants),
         rescue=bounded(program.rescue) if program.rescue else None,
     )
-    report = explore(bounded_program, time_limit=seconds, max_runs=max_runs)
+    sample = SAMPLE if max_switches is None else 0
+    report = explore(bounded_program, time_limit=seconds, max_runs=max_runs, max_switches=max_switches, sample=sample)
     if report.violation is None:
-        yield Finding(True, "", _extent(report), expected)
+        yield Finding(True, "", _extent(report, max_switches), expected)
         return
     violation = report.violation
     if violation.invariant not in (seen.name, comes_back.name):
@@ -142,9 +148,11 @@ def _count(*_: object) -> None:
         raise TooManyStatements(TEXTS["statements"].format(most=MOST_STATEMENTS))
 
 
-def _extent(report: Report) -> str:
+def _extent(report: Report, max_switches: int | None) -> str:
     if report.exhausted:
         return TEXTS["all"].format(runs=report.runs)
+    if not report.diverged and max_switches is not None and report.complete_to == max_switches:
+        return TEXTS["bounded"].format(runs=report.runs, most=max_switches)
     return TEXTS["diverged" if report.diverged else "some"]
 
 

@@ -66,6 +66,7 @@ class Definition:
     """An exercise: the functions that it asks for, and the rules of the mini and of the full check.
 
     The full check is the mini rules, and behind them the full ones. `database`: whether the mini rules need one.
+    `scripts`: what to run of `lab_sql/` beside the migrations up to this lesson.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Definition:
     mini: Sequence[Rule]
     full: Sequence[Rule]
     database: bool
+    scripts: Sequence[str] = ()
 
     def rule(self, name: str) -> Rule:
         return next(rule for rule in (*self.mini, *self.full) if rule.name == name)

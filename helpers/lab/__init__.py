@@ -20,12 +20,16 @@ from helpers.lab.processes import (
 )
 from helpers.lab.quiz import compare, predict, predictions, questions
 from helpers.lab.race import race, race_chart, run_racer
+from helpers.lab.remaining import remaining_lease
 from helpers.lab.sessions import Session, session
 from helpers.lab.show import script, source, task, tasks, timeline
+from helpers.lab.storms.functions import Repository, my_repository
+from helpers.lab.storms.storm import storm
 from helpers.lab.trace import trace
 from helpers.lab.waiting import locks
 
 __all__ = [
+    "Repository",
     "Session",
     "Worker",
     "choose_order",
@@ -37,6 +41,7 @@ __all__ = [
     "kill_at_each_point",
     "lease_seconds",
     "locks",
+    "my_repository",
     "open",
     "order_table",
     "plan",
@@ -49,6 +54,7 @@ __all__ = [
     "race_chart",
     "rebuild",
     "rehearse",
+    "remaining_lease",
     "replay_calls",
     "replay_order",
     "reset",
@@ -63,6 +69,7 @@ __all__ = [
     "start_relay",
     "start_worker",
     "stop_stray_workers",
+    "storm",
     "task",
     "tasks",
     "timeline",

@@ -3,11 +3,14 @@
 from typing import Any
 
 import httpx
+from sqlalchemy import URL
 
 from helpers.db import database_url
 from helpers.documents.service import FAULTS
 from helpers.errors import LabError
+from helpers.lab.leftovers import end_leftovers
 from helpers.lab.processes import Worker
+from helpers.scripts import run_script
 from helpers.servers.server import check_name
 from helpers.views import Table
 
@@ -20,6 +23,7 @@ TEXTS = {
     "no_start": "The document service did not start: {lines}",
     "silent": "The document service does not answer. Run the cell with lab.start_documents() again.",
     "empty": "The document service has no documents.",
+    "copied": "The tables of the document service are in the lab's database too, and empty there.",
     "none": "no documents",
     "unknown": 'There is no fault "{fault}". The faults are: {known}.',
 }
@@ -30,9 +34,8 @@ class DocumentService:
     """A running service. `url` is what workers are told."""
 
     def __init__(self) -> None:
-        lab = database_url()
-        url = lab.set(database=check_name(f"{lab.database}{SUFFIX}", "the database of the document service"))
-        self._process = Worker("documents", "helpers.documents", [], url=url, survives_reset=True)
+        self._database = service_database()
+        self._process = Worker("documents", "helpers.documents", [], url=self._database, survives_reset=True)
         line = self._process.next_line()
         if line is None or not line.startswith(TEXTS["listening"]):
             self._process.kill()
@@ -68,6 +71,24 @@ class DocumentService:
                 raise LabError(TEXTS["unknown"].format(fault=fault, known=", ".join(FAULTS)))
         self._ask("PUT", "/faults", json={"next": list(faults)})
 
+    def copy_tables(self) -> None:
+        """Make the service's tables in the lab's database too, without rows: to see its SQL at work from the notebook.
+
+        Sessions and workers of this notebook are ended first.
+        """
+        end_leftovers()
+        run_script("06_idempotent_effects/03_document_service.sql")
+        run_script("06_idempotent_effects/04_empty_service.sql")
+        print(TEXTS["copied"])
+
+    def is_usable(self) -> bool:
+        """Whether the service answers, and has its database beside the one that the lab uses now."""
+        try:
+            self._ask("GET", "/documents")
+        except LabError:
+            return False
+        return self._database == service_database()
+
     def kill(self) -> None:
         """End the process at once."""
         self._process.kill()
@@ -80,15 +101,25 @@ class DocumentService:
             raise LabError(TEXTS["silent"]) from None
 
 
+def service_database() -> URL:
+    """The service's own database: on the lab's server, and beside the lab's."""
+    lab = database_url()
+    return lab.set(database=check_name(f"{lab.database}{SUFFIX}", "the database of the document service"))
+
+
 _service: DocumentService | None = None
 
 
 def start_documents() -> DocumentService:
-    """Start the document service, without documents. A service that this notebook started before is ended."""
+    """Start the document service, without documents.
+
+    One that this notebook started before goes on, if it is usable: cells that know its address may be run again.
+    """
     global _service
-    if _service is not None:
-        _service.kill()
-    _service = DocumentService()
+    if _service is None or not _service.is_usable():
+        if _service is not None:
+            _service.kill()
+        _service = DocumentService()
     _service._ask("DELETE", "/documents")
     print(TEXTS["started"])
     return _service

@@ -27,7 +27,9 @@ from helpers.paths import ROOT, lab_home
 
 TEXTS = {
     "exit": "[{name}] exit code {code}",
+    "runs": "[{name}] runs",
     "holds": "[{name}] holds",
+    "asked": "[{name}] was asked to stop, and still holds",
     "killed": "[{name}] killed",
     "frozen": "[{name}] frozen",
     "woken": "[{name}] woken",
@@ -52,6 +54,8 @@ class Worker:
         command = [sys.executable, "-m", module, *arguments]
         self.name = name
         self.returncode: int | None = None
+        self._holds = False
+        self.last_line = ""  # of a process that `ended` has seen end
         self._process = subprocess.Popen(
             command,
             env=environment_for(url or database_url()),
@@ -68,14 +72,19 @@ class Worker:
         (_services if survives_reset else _running).append(self)
 
     def __repr__(self) -> str:
-        return TEXTS["holds" if self.returncode is None else "exit"].format(name=self.name, code=self.returncode)
+        state = "holds" if self._holds else "runs" if self.returncode is None else "exit"
+        return TEXTS[state].format(name=self.name, code=self.returncode)
 
     def follow(self) -> None:
         """Print the worker's lines until it ends or holds. Where it ended, `returncode` is its exit code."""
+        if self.returncode is not None:  # a cell that is run again: all lines were shown
+            print(repr(self), flush=True)
+            return
         try:
             while (line := self.next_line()) is not None:
                 print(line, flush=True)
                 if line.endswith(HOLD_PROMPT):
+                    self._holds = True
                     return
         except KeyboardInterrupt:
             end_workers()
@@ -87,15 +96,23 @@ class Worker:
         if self.returncode is not None:
             raise LabError(TEXTS["not_holding"].format(name=self.name, code=self.returncode))
         assert self._process.stdin is not None
+        self._holds = False
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         self.follow()
 
     def stop(self) -> None:
-        """Ask the worker to stop, as a deployment does (SIGTERM; on Windows Ctrl-Break), and follow it to its end."""
+        """Ask the worker to stop, as a deployment does (SIGTERM; on Windows Ctrl-Break), and follow it to its end.
+
+        A worker that holds is asked, too; it hears of it when Enter is pressed.
+        """
         self._must_run()
+        self._record("asked_to_stop")
         self._process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
-        self.follow()
+        if self._holds:
+            print(TEXTS["asked"].format(name=self.name), flush=True)
+        else:
+            self.follow()
 
     def freeze(self) -> None:
         """Take the processor away from the process, whatever it is doing (SIGSTOP; on Windows it is suspended)."""
@@ -110,6 +127,14 @@ class Worker:
         self._record("woken")  # first the row: what the process does from now on comes after it
         print(TEXTS["woken"].format(name=self.name), flush=True)
         psutil.Process(self._process.pid).resume()
+
+    def ended(self) -> bool:
+        """Whether the process has ended, by itself or by somebody's signal. Where it has, `returncode` is known."""
+        if self.returncode is None and self._process.poll() is not None:
+            while (line := self.next_line()) is not None:
+                self.last_line = line
+            self._ended(TEXTS["exit"])
+        return self.returncode is not None
 
     def kill(self) -> None:
         """End the process at once (SIGKILL): it can do nothing about it."""
@@ -135,6 +160,7 @@ class Worker:
 
     def _ended(self, text: str, event: str = "exited") -> None:
         self.returncode = self._process.wait()
+        self._holds = False
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

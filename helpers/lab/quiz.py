@@ -125,9 +125,11 @@ def predictions() -> Table:
     return Table(COLUMNS, [prediction.row() for prediction in _predictions.values()])
 
 
-def questions() -> None:
-    """Ask the questions of this lesson. Each choice gets its own feedback."""
-    for asked in lesson_texts(current_lesson())["question"].values():
+def questions(*names: str) -> None:
+    """Ask the questions of this lesson: all, or those called `names`. Each choice gets its own feedback."""
+    known = lesson_texts(current_lesson())["question"]
+    for name in names or known:
+        asked = known[name]
         choices = asked["choices"]
         feedback = [f"<b>{TEXTS['right' if c.get('right') else 'wrong']}</b> {c['feedback']}" for c in choices]
         display(Card(asked["ask"], [c["text"] for c in choices], feedback))

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
     RowMapping,
     and_,
     case,
@@ -12,6 +13,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
 from helpers.models import Task
@@ -55,22 +57,34 @@ def claim_task(
             found = session.execute(candidate).one_or_none()
             if found is None:
                 return None
-            locked = update(Task).where(Task.id == found.id)
-            if found.attempts < found.max_attempts:
-                claim = locked.values(
-                    status="processing",
-                    attempts=Task.attempts + 1,
-                    lease_until=database_clock() + lease,
-                    retry_at=None,
-                ).returning(
-                    Task.id, Task.type, Task.priority, Task.attempts, Task.lease_until
-                )
-                return session.execute(claim).mappings().one()
-            give_up = locked.values(
-                status="failed", lease_until=None, last_error=NEVER_CAME_BACK
-            )
-            session.execute(give_up)
+            claimed = claim_or_give_up(session, found, lease)
         # Leaving the block commits, in each of the three cases.
+        if claimed is not None:
+            return claimed
+
+
+def claim_or_give_up(
+    session: Session, found: Row[int, int, int], lease: timedelta, **more: object
+) -> RowMapping | None:
+    """Claim the task that is locked, or set it to `failed` where no attempt is left.
+
+    `found` has its `id`, `attempts` and `max_attempts`; `more` are further columns to
+    set with the claim. Returns the claim, or None where the task is now `failed`.
+    """
+    locked = update(Task).where(Task.id == found.id)
+    if found.attempts >= found.max_attempts:
+        session.execute(
+            locked.values(status="failed", lease_until=None, last_error=NEVER_CAME_BACK)
+        )
+        return None
+    claim = locked.values(
+        status="processing",
+        attempts=Task.attempts + 1,
+        lease_until=database_clock() + lease,
+        retry_at=None,
+        **more,
+    ).returning(Task.id, Task.type, Task.priority, Task.attempts, Task.lease_until)
+    return session.execute(claim).mappings().one()
 
 
 def available() -> ColumnElement[bool]:

@@ -1,6 +1,7 @@
 """Lesson 5: work that outlasts its lease. Renew the lease while the work goes on."""
 
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from time import monotonic
 
@@ -78,8 +79,15 @@ class LeaseKeeper:
     a C function.
     """
 
-    def __init__(self, task_id: int, attempts: int, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        task_id: int,
+        attempts: int,
+        lease_seconds: float,
+        renew: Callable[[int, int, float], object] = renew_lease,
+    ) -> None:
         self._claim = task_id, attempts
+        self._renew_lease = renew
         self._lease_seconds = lease_seconds
         self._ends = monotonic() + lease_seconds  # of the lease, by our own counting
         self._finished = threading.Event()
@@ -126,5 +134,5 @@ class LeaseKeeper:
 
     def _renew(self) -> None:
         asked = monotonic()  # the new lease begins later than this: we err to our cost
-        renew_lease(*self._claim, self._lease_seconds)
+        self._renew_lease(*self._claim, self._lease_seconds)
         self._ends = asked + self._lease_seconds

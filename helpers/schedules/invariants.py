@@ -19,8 +19,10 @@ TEXTS = {
     "never_repeat": "attempts never repeat",
     "only_current": "only the current attempt completes, renews or fails",
     "within": "an attempt completes, renews or fails before its lease ends",
-    "in_force": "a claim begins with a lease in force",
+    "in_force": "a claim or a renewal gives a lease in force",
     "not_lost": "no task is lost",
+    "finished": "a finished task is not claimed",
+    "allowed": "no more attempts than allowed, and no fewer before a task fails",
     "one_task": "a claim takes one task",
     "no_waiting": "claims do not wait",
     "committed": "the claim is committed before the work",
@@ -33,22 +35,30 @@ TEXTS = {
     "number_less": "the attempt number of #{task} went down from {before} to {attempt}",
     "other_attempt": "{who} {did} #{task}, but its current attempt {attempt} belongs to {other}",
     "after_end": "{who} {did} #{task} as attempt {attempt}, after the lease of that attempt had ended",
-    "again": "{who} {did} #{task}, which was {status} already",
-    "no_attempt": "{who} {did} #{task}, which nobody had claimed",
+    "again": "{who} {did} #{task}, which was {before} already",
+    "no_attempt": "{who} {did} #{task}, and nobody had a claim on it",
     "looked": ". It had looked before, in a SELECT: what that saw was true then, and not any more",
     "dead_lease": (
         "{who} claimed #{task} as attempt {attempt} with a lease that had already ended by the database's clock: "
         "it was counted from another time than the moment of the claim"
     ),
+    "dead_renewal": (
+        "{who} renewed #{task} as attempt {attempt} with a lease that had already ended by the database's clock: "
+        "it was counted from another time than the moment of the renewal"
+    ),
     "no_lease": "#{task} is processing, and has no lease that could end: no claim will ever find it",
     "endless": "#{task} is processing, and its lease never ends",
     "not_rescued": "#{task} is {status}; all leases have ended, and one more claim still does not get it",
+    "claimed_finished": "{who} claimed #{task}, which was {before} already",
+    "too_many": "#{task} has had {attempts} attempts, and {most} were allowed",
+    "too_few": "#{task} is failed after {attempts} of its {most} attempts: it should be tried again",
     "many": "one statement of {who} claimed {count} tasks",
     "waited": "{who}'s claim waited for {others}: a claim without SKIP LOCKED stands in line behind another's lock",
     "open": "{who} was at {point} inside an open transaction: its claim was not committed yet, and its locks were held",
     "error": "{who} ended with {kind}: {message}",
 }
 DID = {"completed": "completed", "processing": "renewed", "failed": "failed", "pending": "gave back"}
+FINISHED = ("completed", "failed")
 
 
 @dataclass(frozen=True)
@@ -96,30 +106,62 @@ class Change:
     is_claim: bool  # or else a renewal, a completion, a failure, a return
     had_claimed: bool  # the actor claimed this task earlier in the run
 
+    @property
+    def renews(self) -> bool:
+        """The lease is another one, and the status is as before; also where the task is not being processed."""
+        same = self.row["old_status"] == self.row["new_status"]
+        return same and not self.is_claim and (self.row["lease_until"] is not None or not self.ends)
+
+    @property
+    def ends(self) -> bool:
+        """Behind this change nobody holds the task."""
+        return bool(self.row["new_status"] != "processing")
+
+    @property
+    def gives_up(self) -> bool:
+        """A claim has found an abandoned task without attempts left, and sets it to failed instead of taking it.
+
+        The ledger does not tell it from a failure that its own worker notes too late, which has the same result.
+        """
+        abandoned = self.holder is None or not self.holder.in_force(self.row["at"])
+        return abandoned and self.row["old_status"] == "processing" and self.row["new_status"] == "failed"
+
+    @property
+    def did(self) -> str:
+        new = str(self.row["new_status"])
+        return DID["processing"] if self.renews else DID.get(new, new)
+
     def offence(self, text: str, *rows: Row, **more: Any) -> Offence:
-        facts = {"who": self.who, "task": self.row["task_id"], "attempt": self.row["attempt"]}
-        facts |= {"status": self.row["new_status"], "other": self.holder.who if self.holder else None}
+        facts = {"who": self.who, "task": self.row["task_id"], "attempt": self.row["attempt"], "did": self.did}
+        facts |= {"status": self.row["new_status"], "before": self.row["old_status"]}
+        facts |= {"other": self.holder.who if self.holder else None}
         return Offence(TEXTS[text].format(**(facts | more)), (*rows, self.row))
 
 
 def changes(run: Run) -> Iterator[Change]:
-    """The ledger's changes of tasks, in the order in which they were written."""
+    """The actors' changes of tasks, in the order in which they were written.
+
+    What others change (a script, a person in psql) is nobody's offence. It counts for what comes after it.
+    """
     holders: dict[int, Holder] = {}
     claimers: set[tuple[int, str]] = set()
     for row in run.ledger:
-        if row["event"] != "update" or not str(row["actor"]).startswith("worker:"):
+        if row["event"] != "update":
             continue
+        is_actor = str(row["actor"]).startswith("worker:")
         who, task = str(row["actor"]).removeprefix("worker:"), row["task_id"]
         holder, had_claimed = holders.get(task), (task, who) in claimers
         is_claim = row["new_status"] == "processing"
         if is_claim and row["old_status"] == "processing" and holder and row["attempt"] == holder.attempt:
-            # The same number again: a renewal, unless it is somebody who has not claimed the task before.
-            is_claim = not had_claimed
-        yield Change(row, who, holder, is_claim, had_claimed)
+            # The same number again: a renewal, unless it is an actor that has not claimed the task before.
+            is_claim = is_actor and not had_claimed
+        change = Change(row, who, holder, is_claim, had_claimed)
+        if is_actor:
+            yield change
         if is_claim:
             holders[task] = Holder(who, row["attempt"], row["lease_until"], row)
             claimers.add((task, who))
-        elif row["new_status"] != "processing":
+        elif change.ends:
             holders.pop(task, None)
         elif holder is not None:
             holder.lease = row["lease_until"]
@@ -160,17 +202,17 @@ def attempts_never_repeat(run: Run) -> Offence | None:
 def only_current_attempt(run: Run) -> Offence | None:
     """Who completes, renews or fails a task, or gives it back, holds its current attempt."""
     for change in changes(run):
-        row, holder, new = change.row, change.holder, change.row["new_status"]
-        did = DID.get(new, new)
-        if change.is_claim:
+        row, holder = change.row, change.holder
+        if change.is_claim or change.gives_up:
             continue
-        if new == "pending" and not change.had_claimed:
-            continue  # a task may be set back by whoever looks after dead ones: see one_current_attempt
-        if holder is None:
-            offence = change.offence("again" if row["old_status"] == new else "no_attempt", did=did)
-            return _who_looked(run, change.who, offence)
+        if row["new_status"] == "pending" and not change.had_claimed:
+            continue  # set back by somebody who looks after dead workers (see one_current_attempt), or requeued
+        if row["old_status"] in FINISHED:
+            return _who_looked(run, change.who, change.offence("again"))
+        if holder is None or row["old_status"] != "processing":
+            return _who_looked(run, change.who, change.offence("no_attempt"))
         if holder.who != change.who:
-            return _who_looked(run, change.who, change.offence("other_attempt", holder.claim, did=did))
+            return _who_looked(run, change.who, change.offence("other_attempt", holder.claim))
     return None
 
 
@@ -178,20 +220,45 @@ def only_current_attempt(run: Run) -> Offence | None:
 def within_the_lease(run: Run) -> Offence | None:
     """Who completes, renews or fails a task, or gives it back, does it before the lease of its attempt ends."""
     for change in changes(run):
-        holder, new = change.holder, change.row["new_status"]
-        if holder and holder.who == change.who and not change.is_claim and not holder.in_force(change.row["at"]):
-            offence = change.offence("after_end", holder.claim, did=DID.get(new, new))
-            return _who_looked(run, change.who, offence)
+        holder = change.holder
+        if change.is_claim or change.gives_up or holder is None or holder.who != change.who:
+            continue
+        if not holder.in_force(change.row["at"]):
+            return _who_looked(run, change.who, change.offence("after_end", holder.claim))
     return None
 
 
 @invariant(TEXTS["in_force"])
 def lease_in_force(run: Run) -> Offence | None:
-    """A lease ends later than the moment of the claim, by the database's clock."""
+    """A lease ends later than the moment of the claim, or of the renewal, by the database's clock."""
     for change in changes(run):
         lease = change.row["lease_until"]
-        if change.is_claim and lease is not None and lease <= change.row["at"]:
-            return change.offence("dead_lease")
+        if lease is None or lease > change.row["at"]:
+            continue
+        if change.is_claim or (change.renews and not change.ends):
+            return change.offence("dead_lease" if change.is_claim else "dead_renewal")
+    return None
+
+
+@invariant(TEXTS["finished"])
+def finished_is_finished(run: Run) -> Offence | None:
+    """A task that is completed or failed is claimed by nobody. A failed one may be set to pending before."""
+    for change in changes(run):
+        if change.is_claim and change.row["old_status"] in FINISHED:
+            return change.offence("claimed_finished")
+    return None
+
+
+@invariant(TEXTS["allowed"])
+def attempts_are_counted(run: Run) -> Offence | None:
+    """A claim counts as an attempt: none beyond `max_attempts`, and only behind the last one a task is failed."""
+    for row in (*run.rows, *(run.rescued or ())):
+        attempts, most = row.get("attempts"), row.get("max_attempts")  # the second since lesson 5
+        if attempts is None or most is None:
+            continue
+        text = "too_many" if attempts > most else "too_few" if row["status"] == "failed" and attempts < most else None
+        if text:
+            return Offence(TEXTS[text].format(task=row["id"], attempts=attempts, most=most), (row,))
     return None
 
 
@@ -265,9 +332,12 @@ def no_error_but(*expected: type[BaseException]) -> Invariant:
 
 
 def _who_looked(run: Run, who: str, offence: Offence) -> Offence:
-    """The offence, with a remark where the actor's last UPDATE relied on a SELECT of the same transaction."""
+    """The offence, with a remark where the actor's last UPDATE relied on a SELECT of the same transaction.
+
+    The last one that changed a row: what the offender sends behind its offence is often refused.
+    """
     calls = [step.call for step in _returned(run) if step.actor == who and step.call]
-    writes = [n for n, call in enumerate(calls) if call.text.lstrip()[:6].upper() == "UPDATE"]
+    writes = [n for n, call in enumerate(calls) if call.text.lstrip()[:6].upper() == "UPDATE" and call.rowcount]
     before = calls[writes[-1] - 1] if writes and writes[-1] > 0 else None
     if before is None or not re.match(r"\s*SELECT\b(?!.*\bFOR\s+(NO\s+KEY\s+)?UPDATE)", before.text, re.I | re.S):
         return offence
@@ -298,6 +368,8 @@ LEASED_QUEUE = (
     only_current_attempt,
     within_the_lease,
     lease_in_force,
+    finished_is_finished,
+    attempts_are_counted,
     one_task_a_claim,
     no_task_lost,
     claims_do_not_wait,

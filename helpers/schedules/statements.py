@@ -24,7 +24,7 @@ TEXTS = {
     "rolled_back": "rolled back, as the transaction had failed",
 }
 
-NAMES = re.compile(r"\b(?:backend_training|pg_catalog)\.|\btasks\.(?=\w)")
+NAMES = re.compile(r"\b(?:backend_training|document_service|pg_catalog)\.|\b(?:tasks|documents|requests)\.(?=\w)")
 CASTS = re.compile(r"::\s*(?:TIMESTAMP WITH(?:OUT)? TIME ZONE|DOUBLE PRECISION|\w+)", re.IGNORECASE)
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|%%")
 

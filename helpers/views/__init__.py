@@ -3,8 +3,20 @@
 from helpers.views.bars import bars
 from helpers.views.frames import read_ledger
 from helpers.views.picture import Timeline, timeline
+from helpers.views.remaining import remaining
 from helpers.views.sentences import describe
 from helpers.views.sequence import Message, sequence
 from helpers.views.tables import Table, task_table
 
-__all__ = ["Message", "Table", "Timeline", "bars", "describe", "read_ledger", "sequence", "task_table", "timeline"]
+__all__ = [
+    "Message",
+    "Table",
+    "Timeline",
+    "bars",
+    "describe",
+    "read_ledger",
+    "remaining",
+    "sequence",
+    "task_table",
+    "timeline",
+]

@@ -29,7 +29,7 @@ class Drawing:
 
     def __init__(self, story: Story) -> None:
         self.story = story
-        marks = [[(mark, label(mark)) for mark in marks_of(lane, story)] for lane in story.lanes]
+        marks = [[(mark, label(mark, lane)) for mark in marks_of(lane, story)] for lane in story.lanes]
         ahead = [mark.at for lane in marks for mark, _ in lane if mark.at > story.now]
         self.seconds = max([*ahead, story.now]) * 1.03  # the last event does not stand on the very edge
         if not any(lane.actor for lane in story.lanes):
@@ -187,7 +187,7 @@ class Drawing:
 
     def icon(self, x: float, y: float, shape: str, color: str, edge: str | None = None) -> None:
         size = {"*": 10.5, "D": 6.5}.get(shape, 8.0)
-        stroke = shape in "|x+1"
+        stroke = shape in "|x+12"
         if edge and not stroke:
             self.axes.plot([x], [y], marker=shape, markersize=size + 2.5, color=edge, markeredgewidth=0, zorder=6)
         elif edge:
@@ -211,8 +211,9 @@ def marks_of(lane: Lane, story: Story) -> list[Mark]:
     return marks
 
 
-def label(mark: Mark) -> str:
-    return LABELS[mark.kind].format(name=short_name(mark.actor))
+def label(mark: Mark, lane: Lane) -> str:
+    kind = "renewed.many" if mark.kind == "renewed" and len(lane.renewals) > 1 else mark.kind
+    return LABELS[kind].format(name=short_name(mark.actor), count=len(lane.renewals))
 
 
 def lane_name(lane: Lane) -> str:

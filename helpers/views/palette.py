@@ -38,8 +38,12 @@ ICONS = {
     "lease_moved": ("+", PURPLE),
     "returned": ("<", BLUE),
     "failed": ("v", VERMILLION),
+    "retry": ("<", BLUE),
     "gave_up": ("P", VERMILLION),
+    "gave_up_other": ("P", VERMILLION),
+    "asked_to_stop": ("2", ORANGE),
     "set_back": ("p", PURPLE),
+    "requeued": ("p", PURPLE),
     "set_status": ("p", PURPLE),
     "deleted": ("d", PURPLE),
 }

@@ -70,7 +70,7 @@ class _Reader:
             self.facts.append(Fact("idle", row["actor"]))
         elif row["event"] in ("holding", "effect", "refused", "failed"):
             self.acted(row)
-        elif row["event"] in ("crashed", "killed", "exited", "frozen", "woken"):
+        elif row["event"] in ("crashed", "killed", "exited", "frozen", "woken", "asked_to_stop"):
             self.process_changed(row)
 
     # --- changes of the row, noted by the trigger ---
@@ -135,11 +135,9 @@ class _Reader:
             owner.set_lease(row["lease_end"], row["seconds"])
         if row["actor"] == owner.actor and later:
             owner.renewals.append(row["seconds"])
-            fact = Fact("renewed", row["actor"], owner.task, owner.attempt)
-            own = [f for f in self.facts if f.task == owner.task and f.actor == owner.actor]
-            if not own or own[-1] != fact:  # how often depends on the clock, that it was renewed does not
-                self.facts.append(fact)
+            if len(owner.renewals) == 1:  # how often, and beside what else, depends on the clock
                 owner.marks.append(Mark("renewed", row["seconds"], row["actor"]))
+                self.facts.append(Fact("renewed", row["actor"], owner.task, owner.attempt))
         else:
             owner.marks.append(Mark("lease_moved", row["seconds"], row["actor"]))
             self.facts.append(Fact("lease_moved", row["actor"], owner.task, owner.attempt))
@@ -179,8 +177,14 @@ class _Reader:
             return
         owner = self.owners.get(task)
         kind = {"pending": "set_back"}.get(status, "set_status")
-        if is_worker(actor):
+        if row["old_status"] == "failed" and status == "pending":
+            kind = "requeued"
+        elif is_worker(actor):
             kind = {"pending": "returned", "failed": "gave_up"}.get(status, "set_status")
+            if kind == "returned" and owner and owner.actor == actor and owner.failed:
+                kind = "retry"
+            elif kind == "gave_up" and owner and owner.actor != actor:  # the claim of a task that has no attempt left
+                kind = "gave_up_other"
         lane = owner or self.newest(task)
         if owner and owner.actor == actor:
             owner.open = False
@@ -214,6 +218,7 @@ class _Reader:
         stale = lane.attempt is not None and (self.owners.get(lane.task) is not lane or lane.lease_over)
         kind, detail = row["event"], ""
         lane.waits = lane.waits or kind == "holding"
+        lane.failed = lane.failed or kind == "failed"
         if kind == "refused":
             kind = "refused_renewal" if "renewal" in str(row["detail"]) else "refused"
             detail = self.reason(lane)
@@ -237,7 +242,7 @@ class _Reader:
         return "expired" if lane.lease_over else "unknown"
 
     def process_changed(self, row: Row) -> None:
-        """Crashed, killed, exited, frozen, woken: this concerns all attempts that the process has in hand."""
+        """Crashed, killed, exited, frozen, woken, asked to stop: this concerns all attempts that it has in hand."""
         actor, at, kind = row["actor"], row["seconds"], row["event"]
         lanes = [x for x in self.lanes if x.actor == actor and x.open and x.run == self.runs[actor]]
         if kind == "exited":
@@ -262,7 +267,8 @@ class _Reader:
     def stop(self, lane: Lane, at: float) -> None:
         """Nobody works for this attempt any more. Its row stays as it is."""
         lane.open = False
-        lane.enter(ABANDONED if self.owners.get(lane.task) is lane else None, at)
+        if lane.state not in (COMPLETED, FAILED):  # where somebody else has given the task up, it stays so
+            lane.enter(ABANDONED if self.owners.get(lane.task) is lane else None, at)
 
     # --- help ---
 

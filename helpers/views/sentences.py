@@ -139,11 +139,14 @@ def title(story: Story) -> str:
     turns = [fact for fact in told if fact.kind not in ("claimed", "lease_ended")]
     if not [fact for fact in turns if fact.kind not in ("crashed", "killed", "ended", "frozen")]:
         turns = [fact for fact in told if fact.kind != "claimed"] or told  # no takeover yet: the lease is the news
+    attempts = len([lane for lane in story.lanes if lane.actor])
+    if len(acted_on) == 1 and len(turns) > 4 and acted_on[0] in story.statuses:
+        return TITLES["one"].format(task=acted_on[0], status=story.statuses[acted_on[0]], attempts=attempts)
     if len(acted_on) != 1 or not 1 <= len(turns) <= 4:
         return TITLES["counts"].format(
             tasks=len({lane.task for lane in story.lanes}),
             statuses=counts(story),
-            attempts=len([lane for lane in story.lanes if lane.actor]),
+            attempts=attempts,
         )
     parts = []
     for (impersonal, actor), same in groupby(turns, key=lambda fact: (fact.kind == "lease_ended", fact.actor)):

@@ -46,6 +46,7 @@ class Lane:
     actor: str | None = None
     run: int = 0  # which run of the worker: a worker that is started again is another process
     open: bool = False  # the process may still act for this attempt
+    failed: bool = False  # the worker said that its work had failed
     waits: bool = False
     lease_end: float | None = None
     lease_over: bool = False

@@ -11,7 +11,7 @@ from helpers.faults import Faults, end_with_parent
 from helpers.journal import Journal
 from helpers.worker.life import Life
 from helpers.worker.options import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, parse
-from helpers.worker.queues import WITH_LEASE, WITH_RETRY, WITHOUT_LEASE
+from helpers.worker.queues import WITH_LEASE, WITH_RETRY, WITHOUT_LEASE, with_functions
 from helpers.worker.stopping import Stopping
 
 
@@ -23,6 +23,8 @@ def main(arguments: list[str] | None = None) -> int:
     journal = Journal(options.name)
     faults = Faults(journal, crash_at=options.crash_at or (), hold_at=options.hold_at or ())
     queue = WITHOUT_LEASE if options.without_lease else WITH_RETRY if options.retry else WITH_LEASE
+    if options.functions:
+        queue = with_functions(queue, options.functions)
     stopping = Stopping(options.grace_seconds)
     stopping.listen()
     try:

@@ -12,7 +12,6 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from helpers.diagnosis import is_connection_failure
 from helpers.faults import Faults
 from helpers.journal import Journal
-from helpers.repository.idempotency import idempotency_key
 from helpers.repository.lease import StaleClaimError
 from helpers.repository.outbox import complete_with_request
 from helpers.repository.renewal import LeaseKeeper
@@ -46,7 +45,7 @@ class Life:
         """Process one task, or all of them with --drain. Returns the exit code."""
         while not self.stopping.asked:
             self.faults.reach("before-claim")
-            task = self.insist(self.queue.claim, self.options.lease_seconds, seconds=self.patience)
+            task = self.insist(self.queue.claim_task, self.options.lease_seconds, seconds=self.patience)
             if task is not None:
                 code = self.process(task)
                 if not self.options.drain:
@@ -104,7 +103,7 @@ class Life:
     def keeper(self, task: Claim) -> AbstractContextManager[LeaseKeeper | None]:
         if not self.options.renew:
             return nullcontext()
-        return LeaseKeeper(task["id"], task["attempts"], self.options.lease_seconds)
+        return LeaseKeeper(task["id"], task["attempts"], self.options.lease_seconds, self.queue.renew_lease)
 
     def do_the_work(self, task: Claim, keeper: LeaseKeeper | None) -> None:
         """Raises WorkFailed where the work fails; StaleClaimError or StopRequested where it must not go on."""
@@ -116,19 +115,21 @@ class Life:
 
         self.faults.reach("in-work", task)
         try:
+            work.wait(self.options.wait_seconds, between)
             work.compute(task, self.options.work_seconds, between)
             if keeper is not None:
                 self.insist(keeper.confirm)
-            self.effect(task)
+            self.effect(task, between)
         except (StaleClaimError, StopRequested, DBAPIError):
             raise
         except Exception as error:
             raise WorkFailed(f"{type(error).__name__}: {error}") from error
         self.faults.reach("after-effect", task)
 
-    def effect(self, task: Claim) -> None:
+    def effect(self, task: Claim, between: Callable[[], None]) -> None:
         if self.options.documents:
-            work.order_document(task, self.journal, self.options.documents, self.options.key or "task")
+            key = work.request_key(self.queue.request_key(task), task, self.options.key or "task")
+            work.order_document(task, self.journal, self.options.documents, key, between)
         elif not self.options.outbox:
             work.say_so(task, self.journal)
 
@@ -138,9 +139,9 @@ class Life:
         try:
             if self.options.outbox:
                 request = work.document_request(task)
-                self.insist(complete_with_request, task_id, attempts, idempotency_key(task_id), request)
+                self.insist(complete_with_request, task_id, attempts, self.queue.request_key(task), request)
             else:
-                self.insist(self.queue.complete, task_id, attempts)
+                self.insist(self.queue.mark_as_completed, task_id, attempts)
         except StaleClaimError:
             if not self.insist(is_completed_by, task_id, attempts):
                 raise
@@ -148,27 +149,33 @@ class Life:
 
     def fail(self, task: Claim, error: str) -> None:
         self.journal.record("failed", task, detail=error)
-        if self.queue.fail is None:
+        if self.queue.fail_task is None:
             return  # up to lesson 4 nobody tries again before the lease has ended
-        status = self.insist(self.queue.fail, task["id"], task["attempts"], error)
+        status = self.insist(self.queue.fail_task, task["id"], task["attempts"], error)
         self.journal.record("given_up" if status == "failed" else "retry", task)
 
     def give_back(self, task: Claim) -> None:
-        if self.queue.give_back is None:
+        if self.queue.return_task is None:
             return  # it stays with us until its lease ends
-        self.insist(self.queue.give_back, task["id"], task["attempts"])
+        self.insist(self.queue.return_task, task["id"], task["attempts"])
         self.journal.record("returned", task)
 
     def insist(self, call: Callable[..., Result], *arguments: object, seconds: float | None = None) -> Result:
-        """Call again while the server does not answer, for `seconds` (by default as long as a lease lasts)."""
+        """Call again while the server does not answer, for `seconds` (by default as long as a lease lasts).
+
+        A worker that was asked to stop does not wait longer than its grace time.
+        """
         patience = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, Exception) and is_connection_failure(error)),
+            retry=retry_if_exception(self.may_pass),
             wait=wait_random_exponential(multiplier=0.1, max=1),
             stop=stop_after_delay(self.options.lease_seconds if seconds is None else seconds),
             before_sleep=self.say_once,
             reraise=True,
         )
         return patience(call, *arguments)
+
+    def may_pass(self, error: BaseException) -> bool:
+        return isinstance(error, Exception) and is_connection_failure(error) and not self.stopping.overdue
 
     def say_once(self, state: RetryCallState) -> None:
         if state.attempt_number == 1:

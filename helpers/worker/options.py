@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from helpers.faults import EXIT_CRASH, POINTS
@@ -30,6 +31,9 @@ TEXTS = {
     "renew": "renew the lease, from a thread of its own, while the work goes on",
     "drain": "work until every task is completed or failed; wait for retry times and for leases of others",
     "work": "how long the work takes, in seconds of computing (default: 0)",
+    "wait": "how long the work waits for something else, in seconds (default: 0)",
+    "functions": "a file with functions that take the place of the course's own, as the lab's storm makes it",
+    "no_file": "there is no file {!r}",
     "grace": "how long a task may still take after SIGTERM or Ctrl-C, in seconds (default: 5)",
     "documents": "the effect of a task is a document, which the document service at this URL creates",
     "key": (
@@ -85,6 +89,13 @@ def url_argument(text: str) -> str:
     return text
 
 
+def file_argument(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(TEXTS["no_file"].format(text))
+    return path
+
+
 def number(text: str) -> float:
     try:
         return float(text)
@@ -103,11 +114,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--retry", action="store_true", help=TEXTS["retry"])
     parser.add_argument("--drain", action="store_true", help=TEXTS["drain"])
     parser.add_argument("--work-seconds", metavar="S", type=seconds_argument, default=0.0, help=TEXTS["work"])
+    parser.add_argument("--wait-seconds", metavar="S", type=seconds_argument, default=0.0, help=TEXTS["wait"])
     parser.add_argument("--grace-seconds", metavar="S", type=seconds_argument, default=5.0, help=TEXTS["grace"])
     effect = parser.add_mutually_exclusive_group()
     effect.add_argument("--documents", metavar="URL", type=url_argument, help=TEXTS["documents"])
     effect.add_argument("--outbox", action="store_true", help=TEXTS["outbox"])
     parser.add_argument("--key", choices=("task", "attempt", "none"), help=TEXTS["key"])
+    parser.add_argument("--functions", metavar="FILE", type=file_argument, help=TEXTS["functions"])
     add_points(parser)
     options = parser.parse_args(arguments)
     conflicts = [

@@ -29,9 +29,14 @@ class Stopping:
     def asked(self) -> bool:
         return self._deadline is not None
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the grace time is over."""
+        return self._deadline is not None and monotonic() >= self._deadline
+
     def check(self) -> None:
         """Raise StopRequested once the grace time is over."""
-        if self._deadline is not None and monotonic() >= self._deadline:
+        if self.overdue:
             raise StopRequested
 
     def _ask(self, *_: object) -> None:

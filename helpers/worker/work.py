@@ -3,12 +3,12 @@
 import hashlib
 import os
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 
 from helpers.documents.client import create_document
 from helpers.faults import EXIT_CRASH
 from helpers.journal import Journal
-from helpers.repository.idempotency import Json, idempotency_key
+from helpers.repository.idempotency import Json
 from helpers.worker.queues import Claim
 
 TEXTS = {
@@ -38,22 +38,30 @@ def compute(task: Claim, seconds: float, between: Callable[[], None]) -> None:
         os._exit(EXIT_CRASH)
 
 
+def wait(seconds: float, between: Callable[[], None]) -> None:
+    """Wait for `seconds` seconds, as for another machine's answer, and call `between` now and then."""
+    deadline = monotonic() + seconds
+    while (left := deadline - monotonic()) > 0:
+        between()
+        sleep(min(left, 0.05))
+
+
 def say_so(task: Claim, journal: Journal) -> None:
     """The effect up to lesson 5: a line on the output. Once it is out, nothing takes it back."""
     journal.record("effect", task)
 
 
-def order_document(task: Claim, journal: Journal, url: str, key: str) -> None:
-    """The effect since lesson 6: let the document service at `url` create a document.
+def order_document(task: Claim, journal: Journal, url: str, key: str | None, between: Callable[[], None]) -> None:
+    """The effect since lesson 6: let the document service at `url` create a document, under this idempotency key.
 
-    `key` says which idempotency key goes with the request: `task`, `attempt` or `none`.
+    Before the service is asked again `between` is called, as between two pieces of the work.
     """
-    answer = create_document(
-        url,
-        document_request(task),
-        request_key(task, key),
-        on_retry=lambda reason: journal.record("asking_again", task, detail=reason),
-    )
+
+    def on_retry(reason: str) -> None:
+        between()
+        journal.record("asking_again", task, detail=reason)
+
+    answer = create_document(url, document_request(task), key, on_retry)
     journal.record("effect", task, detail=TEXTS["document"].format(**answer))
 
 
@@ -62,6 +70,6 @@ def document_request(task: Claim) -> Json:
     return {"title": TEXTS["title"].format(id=task["id"])}
 
 
-def request_key(task: Claim, kind: str) -> str | None:
-    key = idempotency_key(task["id"])
+def request_key(key: str, task: Claim, kind: str) -> str | None:
+    """The key that goes with a request, where `key` is the task's and `kind` is `task`, `attempt` or `none`."""
     return {"task": key, "attempt": f"{key}/attempt-{task.get('attempts')}", "none": None}[kind]

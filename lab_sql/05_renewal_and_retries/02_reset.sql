@@ -1,4 +1,5 @@
--- Lesson 5's rows afresh: tasks 42, 43 and 44, all pending, no attempt made, three attempts each; and an empty ledger.
+-- Lesson 5's rows afresh: tasks 42, 43 and 44, all pending, no attempt made; and an empty ledger. The columns that
+-- 01_migrate.sql adds get their defaults, so this also runs before it.
 
 BEGIN;
 
@@ -16,9 +17,9 @@ $guard$;
 DELETE FROM backend_training.tasks;
 DELETE FROM backend_training.task_events;
 
-INSERT INTO backend_training.tasks (id, type, status, attempts, lease_until, max_attempts, retry_at, last_error) VALUES
-    (42, 'generate_report', 'pending', 0, NULL, 3, NULL, NULL),
-    (43, 'generate_report', 'pending', 0, NULL, 3, NULL, NULL),
-    (44, 'generate_report', 'pending', 0, NULL, 3, NULL, NULL);
+INSERT INTO backend_training.tasks (id, type, status, attempts, lease_until) VALUES
+    (42, 'generate_report', 'pending', 0, NULL),
+    (43, 'generate_report', 'pending', 0, NULL),
+    (44, 'generate_report', 'pending', 0, NULL);
 
 COMMIT;

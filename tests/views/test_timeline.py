@@ -163,6 +163,60 @@ def renewal(step: float = 0.005) -> Ledger:
     return ledger.wait(1).says("B", "effect", 42, 2).completes("B", 42, 2)
 
 
+# --- lesson 5's experiments ---
+
+
+def long_work() -> Ledger:
+    """Five leases of work, renewed at each third, and once more before the effect."""
+    ledger = Ledger().starts("A").claims("A", 42, 1, lease=10)
+    for _ in range(14):
+        ledger.wait(3.35).renews("A", 42, 1, lease=10)
+    ledger.wait(3.1).renews("A", 42, 1, lease=10).says("A", "effect", 42, 1).renews("A", 42, 1, lease=10)
+    return ledger.completes("A", 42, 1).exits("A", 0)
+
+
+def broken() -> Ledger:
+    """The work raises an exception, at each of three attempts."""
+    ledger = Ledger(42).starts("A")
+    for attempt, new, said, pause in (
+        (1, "pending", "retry", 0.9),
+        (2, "pending", "retry", 3),
+        (3, "failed", "given_up", 0),
+    ):
+        ledger.claims("A", 42, attempt).says("A", "failed", 42, attempt, "ValueError: no title")
+        ledger.row("worker:A", "update", 42, "processing", new, attempt).says("A", said, 42, attempt).wait(pause)
+    return ledger.says("A", "idle").exits("A", 0)
+
+
+def poison() -> Ledger:
+    """A, B and C die of #42, D's claim gives it up; it is mended, requeued, and E completes it."""
+    ledger = Ledger().starts("A").claims("A", 42, 1, lease=2).exits("A", 17)
+    for attempt, worker in ((2, "B"), (3, "C")):
+        ledger.wait(3).starts(worker).takes_over(worker, 42, attempt, lease=2).exits(worker, 17)
+    ledger.wait(3).starts("D").row("worker:D", "update", 42, "processing", "failed", 3)
+    ledger.claims("D", 43, 1).says("D", "effect", 43, 1).completes("D", 43, 1).exits("D", 0)
+    ledger.wait(1).row("lab", "update", 42, "failed", "failed", 3).row("lab", "update", 42, "failed", "pending", 3)
+    return ledger.wait(1).starts("E").claims("E", 42, 4).says("E", "effect", 42, 4).completes("E", 42, 4).exits("E", 0)
+
+
+def stopped() -> Ledger:
+    """A is asked to stop and gives its task back; B takes it at once."""
+    ledger = Ledger(42).starts("A").claims("A", 42, 1, lease=30).says("A", "asked_to_stop").wait(1)
+    ledger.row("worker:A", "update", 42, "processing", "pending", 1).says("A", "returned", 42, 1).says("A", "stopped")
+    ledger.exits("A", 0).wait(1).starts("B").claims("B", 42, 2).says("B", "effect", 42, 2)
+    return ledger.completes("B", 42, 2).exits("B", 0)
+
+
+def given_up_while_frozen() -> Ledger:
+    """A is frozen in the last attempt; B's claim gives the task up; A wakes and is refused."""
+    ledger = Ledger(42).starts("A").claims("A", 42, 3, lease=2).says("A", "frozen").wait(3)
+    ledger.starts("B").row("worker:B", "update", 42, "processing", "failed", 3).says("B", "idle").wait(1)
+    return ledger.says("A", "woken").says("A", "refused", 42, 3, "Task #42, attempt 3: the renewal …").exits("A", 2)
+
+
+# --- other stories ---
+
+
 def blind_reset() -> Ledger:
     """Somebody resets #42 by hand while A still works on it."""
     ledger = Ledger().starts("A").claims("A", 42, 1).says("A", "holding", 42, 1)
@@ -202,7 +256,7 @@ def chaos(seed: int) -> Ledger:
             ledger.row("psql", "update", task, "processing", "pending", attempts[task])
         else:
             names = ["effect", "refused", "crashed", "killed", "frozen", "woken", "exited", "failed", "started", "idle"]
-            ledger.says(worker, random.choice(names), task, attempts[task] or None)
+            ledger.says(worker, random.choice([*names, "asked_to_stop"]), task, attempts[task] or None)
     return ledger
 
 
@@ -212,6 +266,11 @@ LEDGERS: dict[str, Callable[[], Ledger]] = {
     "stale worker": stale_worker,
     "attempt number alone": attempt_number_alone,
     "renewal": renewal,
+    "long work": long_work,
+    "broken": broken,
+    "poison": poison,
+    "stopped": stopped,
+    "given up while frozen": given_up_while_frozen,
     "blind reset": blind_reset,
     "naive race": naive_race,
     "storm": storm,
@@ -269,7 +328,7 @@ TEXTS = {
         None,
         "Worker A claimed #42 as attempt 1, renewed its lease and was frozen. Its lease ended. "
         "Worker B took #42 over as attempt 2. Worker A was woken. "
-        "Worker A, still on attempt 1, tried to renew its lease of #42 and was refused because attempt 2 had started. "
+        "Worker A, still on attempt 1, could not renew its lease of #42 because attempt 2 had started. "
         f"Worker B finished the work on #42 and completed it. {STAYED}",
     ),
     "blind reset": (
@@ -321,13 +380,50 @@ TEXTS = {
         "Worker A claimed #42 as attempt 1. Its lease ended. Worker B took #42 over as attempt 2. "
         "Worker A, still on attempt 1, completed #42, which was no longer its own.",
     ),
-    "failed and given back": (
+    "long work": (
+        long_work(),
+        None,
+        f"Worker A claimed #42 as attempt 1, renewed its lease, finished the work and completed it. {STAYED}",
+    ),
+    "failed, to be tried again": (
         Ledger(42)
         .claims("A", 42, 1)
         .says("A", "failed", 42, 1)
         .row("worker:A", "update", 42, "processing", "pending", 1),
         None,
-        "Worker A claimed #42 as attempt 1, failed at the work and gave it back. #42 is pending again.",
+        "Worker A claimed #42 as attempt 1, failed at the work and put it back, to be tried again. "
+        "#42 is pending again.",
+    ),
+    "broken": (
+        broken(),
+        None,
+        "Worker A claimed #42 as attempt 1, failed at the work and put it back, to be tried again. "
+        "Worker A claimed #42 as attempt 2, failed at the work and put it back, to be tried again. "
+        "Worker A claimed #42 as attempt 3, failed at the work, gave it up as failed and found nothing to do.",
+    ),
+    "poison": (
+        poison(),
+        None,
+        "Worker A claimed #42 as attempt 1 and ended without completing it. Its lease ended. "
+        "Worker B took #42 over as attempt 2 and ended without completing it. Its lease ended. "
+        "Worker C took #42 over as attempt 3 and ended without completing it. Its lease ended. "
+        "Worker D gave #42 up as failed after its last attempt. "
+        "Worker D claimed #43 as attempt 1, finished the work and completed it. "
+        "Somebody (lab) requeued #42. Worker E claimed #42 as attempt 4, finished the work and completed it. "
+        "#44 stayed pending.",
+    ),
+    "stopped": (
+        stopped(),
+        None,
+        "Worker A claimed #42 as attempt 1, was asked to stop and gave it back. "
+        "Worker B claimed #42 as attempt 2, finished the work and completed it.",
+    ),
+    "given up while frozen": (
+        given_up_while_frozen(),
+        None,
+        "Worker A claimed #42 as attempt 3 and was frozen. Its lease ended. "
+        "Worker B gave #42 up as failed after its last attempt and found nothing to do. Worker A was woken. "
+        "Worker A, still on attempt 3, could not renew its lease of #42 because #42 was no longer processing.",
     ),
     "ended early": (
         Ledger(42).claims("A", 42, 1).exits("A", 69),
@@ -428,6 +524,19 @@ def test_renewals_extend_one_lease() -> None:
     lane = read_story(renewal().frame).lanes[0]
     assert len(lane.renewals) == 5
     assert [(lease.kind, lease.end) for lease in lane.leases] == [("expired", round(lane.renewals[-1] + 6, 6))]
+
+
+def test_many_renewals_have_one_flag_with_their_number() -> None:
+    drawing = Drawing(read_story(long_work().frame))
+    flags = drawing.layout.lanes[0].flags
+    assert [text for flag in flags for text in flag.texts if "renewed" in text] == ["lease renewed 16 times"]
+    lane = Drawing(read_story(Ledger(42).claims("A", 42, 1).wait(3).renews("A", 42, 1).frame)).layout.lanes[0]
+    assert [text for flag in lane.flags for text in flag.texts] == ["claimed", "lease renewed", "lease will end"]
+
+
+def test_what_was_given_up_stays_so_when_its_worker_comes_back() -> None:
+    [lane] = read_story(given_up_while_frozen().frame).lanes
+    assert [(span.kind, span.end is None) for span in lane.spans if span.end != span.start][-1] == ("failed", True)
 
 
 # --- the picture ---
@@ -536,6 +645,11 @@ def test_every_mark_has_a_word_and_a_shape_of_its_own() -> None:
         "frozen",
         "woken",
         "lease_ended",
+        "renewed",
+        "failed",
+        "gave_up",
+        "returned",
+        "asked_to_stop",
     ]
     assert len({ICONS[kind][0] for kind in kinds}) == len(kinds)
 
@@ -546,3 +660,6 @@ def test_the_title_is_built_from_the_rows() -> None:
     assert titles["stale worker"] == "#42: worker B took over and completed it, worker A was refused"
     assert titles["blind reset"].startswith("#42: somebody (lab) set it back to pending")
     assert titles["only the reset"] == "Tasks: 3 (pending 3), attempts: 0"
+    assert titles["broken"] == "#42: worker A gave it up as failed"
+    assert titles["stopped"] == "#42: worker A gave it back, worker B completed it"
+    assert title(read_story(poison().frame, tasks=[42])) == "#42: completed, attempts: 4"
