@@ -2,22 +2,28 @@
 
 import os
 import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from helpers import lab
-from helpers.db import database_url, engine
+from helpers.db import database_url, engine, use_engine
+from helpers.faults import Faults
+from helpers.journal import Journal
 from helpers.lab.documents import DocumentService
 from helpers.lab.processes import Worker
 from helpers.repository.lease import claim_task, mark_as_completed
 from helpers.repository.retry import NEVER_CAME_BACK
-from helpers.worker.life import AWAY_SECONDS
+from helpers.worker.life import AWAY_SECONDS, Life
 from helpers.worker.options import parse
+from helpers.worker.queues import WITH_RETRY
+from helpers.worker.stopping import Stopping
 
 Row = Callable[..., dict[str, object]]
 Expire = Callable[..., None]
@@ -27,10 +33,12 @@ needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has 
 RENEWED = """
     EXISTS (SELECT FROM backend_training.task_events WHERE old_status = 'processing' AND new_status = 'processing')
 """
-BREAK_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'worker:A'"
+BREAK_SESSIONS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'worker:A' AND datname = :database
+"""
 RESTS = """
     EXISTS (SELECT FROM pg_stat_activity
-            WHERE application_name = 'worker:A' AND state = 'idle'
+            WHERE application_name = 'worker:A' AND datname = current_database() AND state = 'idle'
               AND state_change < clock_timestamp() - interval '0.1 s')
 """
 MORE_TASKS = "generate_series(50, 69) AS id"
@@ -38,6 +46,7 @@ COMPLETIONS = """
     SELECT count(*), count(DISTINCT task_id) FROM backend_training.task_events
     WHERE event = 'update' AND new_status = 'completed'
 """
+COMPLETED = "SELECT id FROM backend_training.task_events WHERE event = 'update' AND new_status = 'completed'"
 NOBODY = "http://127.0.0.1:9"  # port 9 (discard) is free on every machine
 
 
@@ -99,7 +108,7 @@ def test_a_worker_that_was_frozen_for_longer_than_its_lease_has_no_effect(
     frozen.press_enter()
     assert frozen.returncode == 2
     assert "the renewal was refused" in capsys.readouterr().out
-    assert events("effect") == []
+    assert events("effect") == events("failed") == []
     assert row() == {"status": "processing", "attempts": 2, "lease_expired": False}
 
 
@@ -139,12 +148,16 @@ def test_work_that_ends_its_process_is_failed_after_the_last_attempt_too(expire:
 
 
 def test_a_drain_waits_for_retry_times_and_for_the_leases_of_others() -> None:
+    change("retry_at = clock_timestamp() + interval '1 day'", "id > 42")
+    worker = lab.start_worker("A", "--retry", "--drain", "--hold-at", "after-completion")
     change("retry_at = clock_timestamp() + interval '1 s'", "id = 43")
-    change("status = 'processing', attempts = 1, lease_until = clock_timestamp() + interval '2 s'", "id = 44")
-    change("status = 'failed'", "id = 42")
-    assert lab.start_worker("A", "--retry", "--drain").returncode == 0
-    assert events("completed") == [("worker:A", 43, 1), ("worker:A", 44, 2)]
-    assert value("status") == "failed", "it waits for nobody to requeue a task"
+    worker.press_enter()
+    change("status = 'processing', attempts = 1, lease_until = clock_timestamp() + interval '1 s'", "id = 44")
+    worker.press_enter()
+    change("status = 'failed'", "id = 42")  # it waits for nobody to requeue a task
+    worker.press_enter()
+    assert worker.returncode == 0
+    assert events("completed") == [("worker:A", 42, 1), ("worker:A", 43, 1), ("worker:A", 44, 2)]
 
 
 def test_a_refused_completion_does_not_end_a_drain(expire: Expire) -> None:
@@ -168,12 +181,81 @@ def test_sessions_that_break_again_and_again_cost_no_task_and_no_second_completi
     worker = start_in_background("--renew", "--retry", "--drain", "--work-seconds", 0.05, until="claimed")
     for done in range(0, 24, 4):
         lab.wait_until(f"(SELECT count(*) >= {done} FROM backend_training.tasks WHERE status = 'completed')")
-        assert not lab.query(BREAK_SESSIONS).empty
+        assert not lab.query(BREAK_SESSIONS, database=database_url().database).empty
     worker.follow()
     assert worker.returncode == 0
     assert "Traceback" not in capsys.readouterr().out
     assert lab.value("SELECT count(*) FROM backend_training.tasks WHERE status = 'completed'") == 23
     assert lab.query(COMPLETIONS).to_numpy().tolist() == [[23, 23]]
+
+
+class Wire:
+    """A wire between clients and the server. It can lose the answer to the next COMMIT, and the connection with it."""
+
+    def __init__(self) -> None:
+        self.lose_next_commit = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        hang_up(self._listener)
+        self._listener.close()
+
+    def _listen(self) -> None:
+        with suppress(OSError):  # until it is closed
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        lost = threading.Event()
+        with client, socket.create_connection((database_url().host, database_url().port)) as server:
+            answers = threading.Thread(target=self._answer, args=(server, client, lost), daemon=True)
+            answers.start()
+            with suppress(OSError):
+                while data := client.recv(65536):
+                    if self.lose_next_commit.is_set() and b"COMMIT" in data:
+                        self.lose_next_commit.clear()
+                        lost.set()
+                    server.sendall(data)
+            hang_up(server)
+            answers.join()
+
+    def _answer(self, server: socket.socket, client: socket.socket, lost: threading.Event) -> None:
+        with suppress(OSError):
+            while (data := server.recv(65536)) and not lost.is_set():
+                client.sendall(data)
+        hang_up(client)
+
+
+def hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):  # it was hung up at the other end
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    wire = Wire()
+    yield wire
+    wire.close()
+
+
+@pytest.mark.parametrize("options", [[], ["--outbox"]])
+def test_a_completion_whose_answer_was_lost_is_no_refusal(wire: Wire, options: list[str]) -> None:
+    journal = Journal("A")
+    life = Life(parse(["A", "--retry", *options]), WITH_RETRY, journal, Faults(journal), Stopping(0))
+    task = claim_task(60)
+    assert task is not None
+    through = create_engine(database_url().set(host="127.0.0.1", port=wire.port))
+    with use_engine(through):
+        wire.lose_next_commit.set()
+        life.complete(task)
+    through.dispose()
+    assert not wire.lose_next_commit.is_set(), "it was lost"
+    assert events("away") == [("worker:A", None, None)]
+    assert value("status") == "completed"
+    assert len(lab.query(COMPLETED)) == 1
 
 
 # -- stopping ----------------------------------------------------------------------------------------------------------
@@ -184,11 +266,24 @@ def test_asked_to_stop_it_finishes_its_task_in_time_and_claims_no_other(
     row: Row, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worker = start_in_background("--retry", "--drain", "--work-seconds", 1.5, "--grace-seconds", 600, until="claimed")
+    assert repr(worker) == "[A] runs"
     worker.stop()
     assert worker.returncode == 0
     assert capsys.readouterr().out.splitlines()[-2:] == ["[A] Stopped, as asked.", "[A] exit code 0"]
     assert events("completed") == [("worker:A", 42, 1)]
     assert row(43) == {"status": "pending", "attempts": 0, "lease_expired": None}
+
+
+@needs_signals
+def test_a_worker_that_holds_hears_of_it_when_enter_is_pressed(capsys: pytest.CaptureFixture[str]) -> None:
+    worker = lab.start_worker("A", "--retry", "--drain", "--hold-at", "before-completion", "--grace-seconds", 600)
+    capsys.readouterr()
+    worker.stop()
+    assert capsys.readouterr().out == "[A] was asked to stop, and still holds\n"
+    assert repr(worker) == "[A] holds"
+    worker.press_enter()
+    assert (repr(worker), worker.returncode) == ("[A] exit code 0", 0)
+    assert events("completed") == [("worker:A", 42, 1)]
 
 
 @needs_signals
@@ -243,7 +338,7 @@ def no_server_for_workers() -> Iterator[None]:
     with admin.connect() as connection:
         connection.execute(text(f"ALTER DATABASE {database} ALLOW_CONNECTIONS false"))
         try:
-            connection.execute(text(BREAK_SESSIONS))
+            connection.execute(text(BREAK_SESSIONS), {"database": database})
             yield
         finally:
             connection.execute(text(f"ALTER DATABASE {database} ALLOW_CONNECTIONS true"))

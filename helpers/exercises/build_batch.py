@@ -146,7 +146,7 @@ ERRORS = [
 
 
 def random_case(random: Random, most_tasks: int, zones: Sequence[Any] = (UTC,)) -> Case:
-    """A case with up to `most_tasks` tasks. The times are few, so that there are ties, and hours apart, as zones are."""
+    """A case with up to `most_tasks` tasks. Few times, so that there are ties; hours apart, as time zones are."""
     ids = random.sample(range(1, 100), random.randint(0, most_tasks))
     tasks = [
         make(

@@ -11,7 +11,6 @@ from helpers.exercises.calls import Outcome, article, call, sentence_on, written
 from helpers.exercises.claim import CLEAR, ROW
 from helpers.exercises.leased import (
     CALL_SECONDS,
-    LEASE,
     LONG_LEASE,
     ONE_TASK,
     STANDS_STILL,
@@ -62,6 +61,12 @@ TASKS = f"{CLEAR} {INSERT.format(id=42, values=HELD)}; {INSERT.format(id=43, val
 COLUMNS = """
     id, type, status, attempts, max_attempts, retry_at, last_error,
     nullif(lease_until, 'infinity') AS lease_until, clock_timestamp() AS now
+"""
+# So that the ledger knows whose claim it is.
+A_CLAIMS = """
+    BEGIN; SET LOCAL application_name = 'worker:A';
+    UPDATE backend_training.tasks
+    SET status = 'processing', attempts = 1, lease_until = clock_timestamp() + interval '10 minutes'; COMMIT
 """
 LOCKER = "L"
 LOCKS_ANOTHER_TASK = (
@@ -148,23 +153,26 @@ def came(outcome: Outcome) -> str:
     return str(TEXTS["came"]) if isinstance(outcome.value, datetime) else outcome.came
 
 
-CASES: dict[str, tuple[str, int]] = {  # the row before, and the attempt number of the renewal
+Cases: TypeAlias = dict[str, tuple[str, int]]  # the row before, and the attempt number of the renewal
+ENDED: Cases = {
     "completed": ("'completed', 1, NULL", 1),
     "pending": ("'pending', 1, NULL", 1),
     "failed": ("'failed', 3, NULL", 3),
-    "newer": (HELD_FOR_AN_HOUR.format(attempts=2), 1),
-    "ahead": (HELD_FOR_AN_HOUR.format(attempts=1), 2),
     "expired": ("'processing', 1, clock_timestamp() - interval '1 s'", 1),
     "null": ("'processing', 1, NULL", 1),
     "by_hand": ("'failed', 1, clock_timestamp() + interval '1 hour'", 1),
     "missing": ("", 1),
 }
+OF_OTHERS: Cases = {
+    "newer": (HELD_FOR_AN_HOUR.format(attempts=2), 1),
+    "ahead": (HELD_FOR_AN_HOUR.format(attempts=1), 2),
+}
 
 
-def refusals(functions: Functions) -> Iterator[Calling | Finding]:
+def refusals(cases: Cases, functions: Functions) -> Iterator[Calling | Finding]:
     """Renewals of a claim that is not the current one any more, or never was."""
     [renew] = functions
-    for name, (values, attempts) in CASES.items():
+    for name, (values, attempts) in cases.items():
         called = written("renew_lease", 42, attempts, LONG_LEASE)
         database.set_rows(CLEAR + (INSERT.format(id=42, values=values) if values else ""))
         before = rows_by_id()
@@ -235,24 +243,27 @@ class Renewed:
     refused: bool = False
 
 
-def worker(renew: Renew, completes: bool) -> Renewed | None:
-    """Claims with the course's claim, renews, works, and completes."""
-    task = claim_task(LEASE)
-    if task is None:
-        return None
-    lease_until = renew(task["id"], task["attempts"], LEASE)
+def worker(renew: Renew) -> Renewed | None:
+    """Claims with the course's claim, and then see `holder`."""
+    task = claim_task(LONG_LEASE)
+    return None if task is None else holder(renew, task["attempts"])
+
+
+def holder(renew: Renew, attempts: int = 1) -> Renewed:
+    """Has claimed #42: works, renews, works on, and completes."""
     mark("work")
-    if completes:
-        try:
-            mark_as_completed(task["id"], task["attempts"])
-        except StaleClaimError:
-            return Renewed(task["id"], lease_until, refused=True)
-    return Renewed(task["id"], lease_until)
+    lease_until = renew(42, attempts, LONG_LEASE)
+    mark("work")
+    try:
+        mark_as_completed(42, attempts)
+    except StaleClaimError:
+        return Renewed(42, lease_until, refused=True)
+    return Renewed(42, lease_until)
 
 
 def takeover() -> None:
     """Another worker, which takes what is free."""
-    claim_task(LEASE)
+    claim_task(LONG_LEASE)
 
 
 def only_renews(renew: Renew) -> Renewed:
@@ -329,7 +340,7 @@ OF_WORKERS = (
 
 def one_worker(invariants: Sequence[Invariant], functions: Functions) -> Program:
     return Program(
-        actors={"A": partial(worker, functions[0], False)},
+        actors={"A": partial(worker, functions[0])},
         reset=ONE_TASK,
         invariants=invariants,
         expiries=1,
@@ -339,15 +350,25 @@ def one_worker(invariants: Sequence[Invariant], functions: Functions) -> Program
 on_a_slow_clock = partial(one_worker, (lease_in_force, NO_ERROR))
 
 
-def two_workers(completes: bool, crashes: int, functions: Functions) -> Program:
+def two_workers(functions: Functions) -> Program:
     """A renews, and B claims, which gets #42 only where A has not, or where A's lease has ended."""
     return Program(
-        actors={"A": partial(worker, functions[0], completes), "B": takeover},
+        actors={"A": partial(worker, functions[0]), "B": takeover},
         reset=ONE_TASK,
         invariants=OF_WORKERS,
         expiries=1,
-        crashes=crashes,
-        rescue=partial(claim_task, LEASE) if crashes else None,
+    )
+
+
+def two_dying_workers(functions: Functions) -> Program:
+    """The same behind A's claim, since the crashes make many more orders."""
+    return Program(
+        actors={"A": partial(holder, functions[0]), "B": takeover},
+        reset=f"{ONE_TASK}; {A_CLAIMS}",
+        invariants=OF_WORKERS,
+        expiries=1,
+        crashes=1,
+        rescue=partial(claim_task, LONG_LEASE),
     )
 
 
@@ -441,14 +462,15 @@ EXERCISE = Definition(
         Rule("renews", renews),
         Rule("clock", clock, program=on_a_slow_clock),
         every_order("moment", partial(one_worker, OF_WORKERS)),
-        every_order("stale", partial(two_workers, True, 0)),
-        Rule("refusals", refusals),
         every_order("twins", twins),
+        Rule("refusals", partial(refusals, ENDED)),
+        every_order("stale", two_workers),
     ),
     full=(
+        Rule("numbers", partial(refusals, OF_OTHERS)),
         Rule("values", values),
         every_order("beside", beside_a_lock),
-        every_order("every", partial(two_workers, False, 1)),
+        every_order("every", two_dying_workers),
     ),
     database=True,
 )

@@ -12,6 +12,7 @@ from helpers.repository.retry import NEVER_CAME_BACK
 
 Claim = tuple[int, int]  # a task's id, and the number of the attempt
 
+# The statuses stand in the text, and not in parameters, for the reason in `priority`.
 AVAILABLE = """
     attempts < max_attempts AND (
         status = 'pending' AND (retry_at IS NULL OR retry_at <= clock_timestamp())

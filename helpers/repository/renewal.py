@@ -63,16 +63,18 @@ def current_claim(task_id: int, attempts: int) -> ColumnElement[bool]:
 class LeaseKeeper:
     """Renews the lease of one claim while its work goes on.
 
-        with LeaseKeeper(task["id"], task["attempts"], lease_seconds=10) as keeper:
+        asked = monotonic()
+        task = claim_task(10)
+        with LeaseKeeper(task["id"], task["attempts"], 10, asked) as keeper:
             ...             # a part of the work
             keeper.check()  # raises StaleClaimError once the claim is lost
             ...             # the next part
 
-    A thread renews at every third of the lease, on a connection of its own, so two
-    renewals may fail before the lease ends. A server that does not answer is asked
-    again until the lease must have ended. How much of it is left is measured with
-    `monotonic()`, which counts seconds and knows no time of day: the worker's clock may
-    be wrong.
+    A thread renews each time a third of the lease has passed, on a connection of its
+    own. A renewal that the server does not answer is repeated soon, until the lease
+    must have ended. How much of it is left is measured with `monotonic()`, which counts
+    seconds and knows no time of day: the worker's clock may be wrong. Counting begins
+    at `asked`, before the claim, and so the lease ends no earlier than we believe.
 
     The thread runs only as long as the process gets the CPU. A process that is frozen
     renews nothing, and neither does one whose work holds Python's interpreter lock in
@@ -84,12 +86,13 @@ class LeaseKeeper:
         task_id: int,
         attempts: int,
         lease_seconds: float,
+        asked: float,
         renew: Callable[[int, int, float], object] = renew_lease,
     ) -> None:
         self._claim = task_id, attempts
         self._renew_lease = renew
         self._lease_seconds = lease_seconds
-        self._ends = monotonic() + lease_seconds  # of the lease, by our own counting
+        self._ends = asked + lease_seconds  # of the lease, by our own counting
         self._finished = threading.Event()
         self._refusal: StaleClaimError | None = None
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)

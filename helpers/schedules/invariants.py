@@ -205,8 +205,8 @@ def only_current_attempt(run: Run) -> Offence | None:
         row, holder = change.row, change.holder
         if change.is_claim or change.gives_up:
             continue
-        if row["new_status"] == "pending" and not change.had_claimed:
-            continue  # set back by somebody who looks after dead workers (see one_current_attempt), or requeued
+        if row["new_status"] == "pending" and (row["old_status"] == "failed" or not change.had_claimed):
+            continue  # requeued, or set back by somebody who looks after dead workers: see one_current_attempt
         if row["old_status"] in FINISHED:
             return _who_looked(run, change.who, change.offence("again"))
         if holder is None or row["old_status"] != "processing":

@@ -121,8 +121,9 @@ def draw_lane(axes: Axes, lane: Lane, y: float, seconds: float) -> None:
     for band in lane.bands:
         end = seconds if band.end is None else band.end
         draw_band(axes, band.kind, band.start, end, y)
-        if band.kind == "process" and (end - band.start) / seconds * (WIDTH - LEFT) > width_of(band.name) + 0.15:
-            axes.text(band.start, y, f" {band.name}", va="center_baseline", color=INK, fontsize=TEXT - 1.5, zorder=5)
+        if band.kind == "process" and (end - band.start) / seconds * (WIDTH - LEFT) > width_of(band.name) + 0.25:
+            name = axes.annotate(band.name, (band.start, y), xytext=(7, 0), textcoords="offset points", zorder=5)
+            name.set(va="center_baseline", color=INK, fontsize=TEXT - 1.5)  # beside the mark of a kill
     for at in lane.completed:
         draw_stroke(axes, at, y)
     for kind, at in lane.marks:

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from time import sleep
+from time import monotonic, sleep
 from typing import TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -40,12 +40,13 @@ class Life:
         self.journal = journal
         self.faults = faults
         self.stopping = stopping
+        self.asked = 0.0  # when we last asked for a task: `monotonic()`, in seconds
 
     def live(self) -> int:
         """Process one task, or all of them with --drain. Returns the exit code."""
         while not self.stopping.asked:
             self.faults.reach("before-claim")
-            task = self.insist(self.queue.claim_task, self.options.lease_seconds, seconds=self.patience)
+            task = self.insist(self.claim, seconds=self.patience)
             if task is not None:
                 code = self.process(task)
                 if not self.options.drain:
@@ -55,6 +56,10 @@ class Life:
                 return EXIT_DONE
         self.journal.record("stopped")
         return EXIT_DONE
+
+    def claim(self) -> Claim | None:
+        self.asked = monotonic()
+        return self.queue.claim_task(self.options.lease_seconds)
 
     @property
     def patience(self) -> float:
@@ -103,7 +108,8 @@ class Life:
     def keeper(self, task: Claim) -> AbstractContextManager[LeaseKeeper | None]:
         if not self.options.renew:
             return nullcontext()
-        return LeaseKeeper(task["id"], task["attempts"], self.options.lease_seconds, self.queue.renew_lease)
+        lease_seconds = self.options.lease_seconds
+        return LeaseKeeper(task["id"], task["attempts"], lease_seconds, self.asked, self.queue.renew_lease)
 
     def do_the_work(self, task: Claim, keeper: LeaseKeeper | None) -> None:
         """Raises WorkFailed where the work fails; StaleClaimError or StopRequested where it must not go on."""

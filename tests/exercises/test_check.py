@@ -19,6 +19,7 @@ from helpers.exercises.answers.claim import claim_task
 from helpers.exercises.answers.lease import claim_task as claim_with_lease
 from helpers.exercises.answers.lease import mark_as_completed
 from helpers.exercises.answers.simulate import simulate
+from helpers.exercises.catalogue import NAMES
 from helpers.exercises.exercise import Exercise, progress_table
 from helpers.exercises.wrong import claim as wrong_claim
 from helpers.exercises.wrong import lease as wrong_lease
@@ -273,11 +274,12 @@ def test_hints_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_solution_is_shown_on_request_and_noted() -> None:
     assert "def simulate(" in repr(Exercise("simulate").solution())
     assert "def mark_as_completed(" in repr(Exercise("lease").solution())
-    assert [row[4] for row in progress_table().rows] == ["yes", "no", "no", "yes"]
+    shown = [name for name, row in zip(NAMES, progress_table().rows, strict=True) if row[4] == "yes"]
+    assert shown == ["simulate", "lease"]
 
 
 def test_progress_is_kept_and_never_taken_back() -> None:
-    assert [row[2] for row in progress_table().rows] == ["not attempted"] * 4
+    assert {row[2] for row in progress_table().rows} == {"not attempted"}
     exercise = Exercise("simulate")
     exercise.check(wrong_simulate.forgets_to_return)
     assert progress_table().rows[0][2] == "attempted"

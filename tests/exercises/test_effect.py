@@ -32,7 +32,7 @@ def why(functions: Functions, *rules: str) -> str:
         ((request_key, wrong.document_first_under_a_lock), "crash", "nobody knows that this request was done"),
         ((request_key, wrong.document_first_under_a_lock), "other_crash", "nobody knows that this request was done"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["two keys", "a stuck key", "a crash", "a crash, another body"],
 )
 def test_a_rule_that_others_stand_before_finds_its_fault_alone(functions: Functions, rule: str, says: str) -> None:
     assert says in why(functions, rule)

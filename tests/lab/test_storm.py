@@ -1,7 +1,9 @@
 """Whole storms: real workers, struck as the seed says, and the verdict on what they leave behind."""
 
+import io
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 
 import psutil
 import pytest
@@ -13,6 +15,7 @@ from helpers.exercises.wrong.lease import completes_by_id
 from helpers.lab.facts import value, wait_until
 from helpers.lab.storms import storm as module
 from helpers.lab.storms.progress import Progress
+from helpers.lab.storms.result import Storm
 from helpers.paths import lab_home
 from helpers.views import Timeline
 
@@ -60,12 +63,24 @@ def test_without_the_fence_stale_completions_are_found() -> None:
         assert "image/png" in picture._repr_mimebundle_()[0]
 
 
+def test_a_lease_without_end_is_no_error_of_the_storm() -> None:
+    module.prepare(1)
+    lab.execute("UPDATE backend_training.tasks SET status = 'processing', attempts = 1, lease_until = 'infinity'")
+    with redirect_stdout(io.StringIO()):
+        documents = lab.start_documents()
+    rulings, ledger = module.read_evidence(documents)
+    documents.kill()
+    storm = Storm(1, 1, 1, 5, [], rulings, ledger, [])
+    assert storm.broken == ["every task is completed"]
+    assert "1001  processing  1         never" in repr(storm)
+
+
 def test_functions_that_always_fail_end_the_storm_early_and_their_error_is_named() -> None:
     def claim_nothing(_lease_seconds: float) -> None:
         raise ZeroDivisionError("mine")
 
     repository = lab.Repository(claim_task=claim_nothing)
-    storm = lab.storm(1, 5, workers=2, seconds=600, repository=repository, lease_seconds=60)
+    storm = lab.storm(1, 5, workers=1, seconds=600, repository=repository, lease_seconds=60)
     assert storm.broken == ["every task is completed"]
     assert "ZeroDivisionError: mine" in repr(storm)
 

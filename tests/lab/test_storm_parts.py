@@ -1,5 +1,6 @@
 """The parts of a storm, one by one: what is forecast, the network, the verdict, and whose functions are called."""
 
+import gc
 import socket
 import socketserver
 import threading
@@ -54,31 +55,31 @@ def test_in_a_long_storm_everything_happens_to_everybody() -> None:
 # The network
 
 
-class Echo(socketserver.BaseRequestHandler):
-    """Sends back what it gets, and sets `gone` when the other side has closed."""
+class Echo(socketserver.ThreadingTCPServer):
+    """A server that sends back what it gets. `gone` is set when the other side of a connection has closed."""
 
-    gone = threading.Event()
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+        super().__init__(("127.0.0.1", 0), EchoHandler)
+        self.port = self.socket.getsockname()[1]
+
+
+class EchoHandler(socketserver.BaseRequestHandler):
+    server: Echo
 
     def handle(self) -> None:
-        while data := self.receive():
+        while data := receive_some(self.request):
             self.request.sendall(data)
-        self.gone.set()
-
-    def receive(self) -> bytes:
-        try:
-            return bytes(self.request.recv(65_536))
-        except ConnectionError:
-            return b""
+        self.server.gone.set()
 
 
 @pytest.fixture
-def echo() -> Iterator[int]:
-    """The port of a server that sends back what it gets."""
-    Echo.gone = threading.Event()
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
-        server.daemon_threads = True
+def echo() -> Iterator[Echo]:
+    with Echo() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server.server_address[1]
+        yield server
         server.shutdown()
 
 
@@ -86,61 +87,83 @@ def connect(port: int) -> Any:
     return closing(socket.create_connection(("127.0.0.1", port), timeout=SECONDS))
 
 
+def receive_some(connection: socket.socket) -> bytes:
+    """What comes next; nothing, where the connection has ended."""
+    try:
+        return connection.recv(65_536)
+    except ConnectionError:
+        return b""
+
+
 def receive(connection: socket.socket, count: int) -> bytes:
     """So many bytes; fewer, where the connection ends before."""
     received = b""
-    try:
-        while len(received) < count and (data := connection.recv(65_536)):
-            received += data
-    except ConnectionError:
-        pass
+    while len(received) < count and (data := receive_some(connection)):
+        received += data
     return received
 
 
-def test_all_bytes_pass_in_both_directions(echo: int) -> None:
+def nothing_comes(connection: socket.socket) -> None:
+    """For a moment: long enough for the proxy to read what was sent."""
+    connection.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        connection.recv(1)
+    connection.settimeout(SECONDS)
+
+
+def test_all_bytes_pass_in_both_directions(echo: Echo) -> None:
     sent = bytes(range(256)) * 4000  # more than the buffers on the way hold
-    with network("127.0.0.1", echo, 1) as [proxy], connect(proxy.port) as connection:
+    with network("127.0.0.1", echo.port, 1) as [proxy], connect(proxy.port) as connection:
         sender = threading.Thread(target=connection.sendall, args=[sent])
         sender.start()
         assert receive(connection, len(sent)) == sent
         sender.join()
 
 
-def test_a_cut_closes_both_sides_and_new_connections_pass(echo: int) -> None:
-    with network("127.0.0.1", echo, 1) as [proxy], connect(proxy.port) as connection:
+def test_a_cut_closes_both_sides_and_new_connections_pass(echo: Echo) -> None:
+    with network("127.0.0.1", echo.port, 1) as [proxy], connect(proxy.port) as connection:
         connection.sendall(b"before")
         assert receive(connection, 6) == b"before"
         proxy.cut()
         assert receive(connection, 1) == b""
-        assert Echo.gone.wait(SECONDS)
+        assert echo.gone.wait(SECONDS)
         with connect(proxy.port) as another:
             another.sendall(b"after")
             assert receive(another, 5) == b"after"
 
 
-def test_a_stall_holds_what_is_sent_and_a_flow_passes_it_on(echo: int) -> None:
-    with network("127.0.0.1", echo, 2) as [stalled, other], connect(stalled.port) as connection:
+def test_a_cut_closes_both_sides_of_a_stalled_connection_too(echo: Echo) -> None:
+    with network("127.0.0.1", echo.port, 1) as [proxy], connect(proxy.port) as connection:
+        connection.sendall(b"1")
+        assert receive(connection, 1) == b"1"
+        proxy.stall()
+        connection.sendall(b"2")
+        nothing_comes(connection)
+        proxy.cut()
+        assert receive(connection, 1) == b""
+        assert echo.gone.wait(SECONDS)
+
+
+def test_a_stall_holds_what_is_sent_and_a_flow_passes_it_on(echo: Echo) -> None:
+    with network("127.0.0.1", echo.port, 2) as [stalled, other], connect(stalled.port) as connection:
         connection.sendall(b"1")
         assert receive(connection, 1) == b"1"
         stalled.stall()
         connection.sendall(b"2")
-        connection.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            connection.recv(1)
+        nothing_comes(connection)
         with connect(other.port) as beside:  # a proxy stalls alone
             beside.sendall(b"3")
             assert receive(beside, 1) == b"3"
-        connection.settimeout(SECONDS)
         stalled.flow()
         assert receive(connection, 1) == b"2"
 
 
-def test_what_one_side_closes_is_closed_for_the_other(echo: int) -> None:
-    with network("127.0.0.1", echo, 1) as [proxy]:
+def test_what_one_side_closes_is_closed_for_the_other(echo: Echo) -> None:
+    with network("127.0.0.1", echo.port, 1) as [proxy]:
         with connect(proxy.port) as connection:
             connection.sendall(b"1")
             assert receive(connection, 1) == b"1"
-        assert Echo.gone.wait(SECONDS)
+        assert echo.gone.wait(SECONDS)
 
 
 def test_a_server_that_is_away_is_a_closed_connection() -> None:
@@ -150,16 +173,19 @@ def test_a_server_that_is_away_is_a_closed_connection() -> None:
         assert receive(connection, 1) == b""
 
 
-def test_nothing_is_left_open(echo: int) -> None:
-    with network("127.0.0.1", echo, 3) as proxies, connect(proxies[0].port) as connection:
+def test_nothing_is_left_open(echo: Echo, caplog: pytest.LogCaptureFixture) -> None:
+    with network("127.0.0.1", echo.port, 3) as proxies, connect(proxies[0].port) as connection:
         connection.sendall(b"1")
         assert receive(connection, 1) == b"1"
         proxies[0].stall()
         ports = {proxy.port for proxy in proxies}
-    assert Echo.gone.wait(SECONDS)
+    assert echo.gone.wait(SECONDS)
     assert "proxies" not in [thread.name for thread in threading.enumerate()]
     mine = psutil.Process().net_connections("tcp")
     assert [c for c in mine if c.laddr and c.laddr.port in ports and c.status != psutil.CONN_TIME_WAIT] == []
+    del proxies
+    gc.collect()
+    assert caplog.messages == [], "asyncio complains of tasks that did not end"
 
 
 def test_a_session_of_postgresql_passes_and_ends_on_both_sides_when_it_is_cut(lesson4: None) -> None:

@@ -12,7 +12,9 @@ from helpers.lab import rebuild
 from helpers.repository.batch import claim_batch, mark_as_completed, renew_leases
 from helpers.repository.lease import MAX_LEASE_SECONDS
 from helpers.repository.retry import NEVER_CAME_BACK, claim_task
+from helpers.schedules import LEASED_QUEUE, Program, explore, one_task_a_claim
 from helpers.scripts import run_script
+from tests.schedules.programs import ONE_TASK
 
 Expire = Callable[..., None]
 StartBehind = Callable[[Connection, Callable[[], object]], Future[object]]
@@ -224,6 +226,17 @@ def test_after_a_crash_in_mid_batch_only_the_rest_is_claimed_again(expire: Expir
         if stored(task["id"])["status"] == "processing":
             expire(task["id"])
     assert claims(claim_batch(3, {}, 60)) == [(103, 2), (104, 2), (105, 1)]
+
+
+def work() -> None:
+    mark_as_completed(claims(claim_batch(2, QUOTAS, 10)))
+
+
+def test_the_rules_of_a_leased_queue_hold_in_every_order_of_two_workers_that_claim_batches() -> None:
+    rules = [rule for rule in LEASED_QUEUE if rule is not one_task_a_claim]
+    report = explore(Program({"A": work, "B": work}, ONE_TASK, rules, expiries=1), time_limit=200)
+    assert report.exhausted
+    assert report.violation is None, str(report)
 
 
 # -- mark_as_completed -------------------------------------------------------------------------------------------------

@@ -14,8 +14,10 @@ from helpers.repository import lease, locked, retry
 from helpers.repository.lease import MAX_LEASE_SECONDS, mark_as_completed
 from helpers.repository.priority import claim_task
 from helpers.repository.retry import NEVER_CAME_BACK, fail_task
+from helpers.schedules import explore
 from helpers.scripts import run_script
 from tests.repository.plans import Node, first_statement, plan_of, steps
+from tests.schedules.programs import two
 
 Expire = Callable[..., None]
 
@@ -196,6 +198,18 @@ def test_a_lease_that_makes_no_sense_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="lease"):
         claim_task(seconds)
     assert claimed() == [44, 43, 42]
+
+
+def work() -> None:
+    task = claim_task(10)
+    if task is not None:
+        mark_as_completed(task["id"], task["attempts"])
+
+
+def test_the_rules_of_a_leased_queue_hold_in_every_order_of_two_workers() -> None:
+    report = explore(two(work, expiries=1), time_limit=200)
+    assert report.exhausted
+    assert report.violation is None, str(report)
 
 
 # -- the migration -----------------------------------------------------------------------------------------------------

@@ -407,9 +407,7 @@ STEPS = st.sampled_from(
 
 
 @given(st.lists(st.tuples(STEPS, st.sampled_from([0, 0, 0, 1, 2])), min_size=40, max_size=40))
-@settings(
-    max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_happens_numbers_only_grow_and_never_above_the_maximum(steps: list[tuple[str, int]]) -> None:
     """Steps of one worker and of time, in any order. `back` says how old the attempt is that the worker believes in."""
     run_script("05_renewal_and_retries/02_reset.sql")

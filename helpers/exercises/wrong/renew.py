@@ -370,6 +370,7 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "refuses a day": ((refuses_a_day,), "A day is the longest lease, and it is allowed"),
 }
 FULL = {
+    "takes a number ahead",
     "locks every row",
     "accepts zero attempts",
     "accepts no time",

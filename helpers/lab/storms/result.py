@@ -16,8 +16,11 @@ from helpers.views import Table, Timeline
 from helpers.views.storm import storm_chart
 
 MOST_ROWS = 6  # that are shown of one offence
-LEDGER_COLUMNS = ("at", "actor", "event", "task_id", "old_status", "new_status", "attempt", "lease_until")
-TASK_COLUMNS = ("id", "status", "attempts", "lease_until", "last_error")
+# What is shown of the rows of an offence, which are rows of the ledger or of the tasks: those with something in them.
+COLUMNS = (
+    *("at", "actor", "event", "task_id", "old_status", "new_status", "attempt"),
+    *("id", "status", "attempts", "lease_until", "last_error"),
+)
 
 TEXTS = {
     "storm": "Storm {seed}: {tasks} tasks, {workers} workers, {seconds:g} s. The forecast: {strikes}.",
@@ -33,6 +36,7 @@ TEXTS = {
     "timeline": "The task with which a rule was broken: its attempts, the ends of its leases, and what was done to it.",
     "no_timeline": "No rule was broken.",
     "seconds": "{seconds:.2f} s",
+    "never": "never",
 }
 
 
@@ -106,16 +110,15 @@ class Storm:
         return parts
 
     def _rows(self, rows: Sequence[Row]) -> Table:
-        """Rows of the ledger or of the tasks: what is not NULL in them, and times in seconds since the storm began."""
-        columns = [
-            name
-            for name in dict.fromkeys([*LEDGER_COLUMNS, *TASK_COLUMNS])
-            if any(row.get(name) is not None and (name != "id" or "task_id" not in row) for row in rows)
-        ]
-        return Table(columns, [[self._shown(row.get(name)) for name in columns] for row in rows[:MOST_ROWS]])
+        """The rows of an offence, with times in seconds since the storm began."""
+        found = [{**row, "id": None} if "task_id" in row else row for row in rows]  # the ledger numbers its rows
+        columns = [name for name in COLUMNS if any(row.get(name) is not None for row in found)]
+        return Table(columns, [[self._shown(row.get(name)) for name in columns] for row in found[:MOST_ROWS]])
 
     def _shown(self, value: object) -> str:
         if isinstance(value, datetime):
+            if value.year == datetime.max.year:  # as `infinity` is read
+                return TEXTS["never"]
             start = self.ledger["at"].iloc[0]
             return TEXTS["seconds"].format(seconds=(value - start).total_seconds())
         return "" if value is None else str(value)

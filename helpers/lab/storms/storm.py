@@ -3,7 +3,9 @@
 import io
 from collections import Counter
 from contextlib import ExitStack, redirect_stdout
+from typing import Any
 
+import pandas as pd
 from sqlalchemy import URL, text
 
 from helpers.db import database_url, engine
@@ -19,6 +21,7 @@ from helpers.lab.storms.proxy import network
 from helpers.lab.storms.result import Storm
 from helpers.lab.storms.verdict import Ruling, judge
 from helpers.lab.storms.weather import settle, work_off
+from helpers.schedules.monitor import EndlessTimestamptzLoader
 from helpers.scripts import run_script
 from helpers.views import read_ledger
 
@@ -87,9 +90,7 @@ def storm(
             stack.callback(place.end)
         work_off(places, strikes, seconds, STUCK_LEASES * lease_seconds, say)
         settle(places, lease_seconds)
-        rulings = judge_rows(documents)
-        with engine().connect() as connection:
-            ledger = read_ledger(connection)
+        rulings, ledger = read_evidence(documents)
     failures = [line for place in places for line in place.failures]
     return Storm(seed, tasks, workers, seconds, strikes, rulings, ledger, failures)
 
@@ -118,9 +119,11 @@ def prepare(tasks: int) -> None:
         connection.execute(NEW_TASKS, {"first": FIRST_ID, "last": FIRST_ID + tasks - 1})
 
 
-def judge_rows(documents: DocumentService) -> list[Ruling]:
-    """The verdict on what is in the tables now, and in the document service."""
-    with engine().connect() as connection:
-        tasks, ledger = ([dict(row) for row in connection.execute(rows).mappings()] for rows in (TASKS, LEDGER))
+def read_evidence(documents: DocumentService) -> tuple[list[Ruling], pd.DataFrame]:
+    """The verdict on what is in the tables now, and in the document service; and the ledger."""
     titles = Counter(document["title"].rpartition("#")[2] for document in documents.rows())
-    return judge(tasks, ledger, {task["id"]: titles[str(task["id"])] for task in tasks})
+    with engine().connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.adapters.register_loader("timestamptz", EndlessTimestamptzLoader)
+        tasks, rows = ([dict(row) for row in connection.execute(sql).mappings()] for sql in (TASKS, LEDGER))
+        return judge(tasks, rows, {task["id"]: titles[str(task["id"])] for task in tasks}), read_ledger(connection)
