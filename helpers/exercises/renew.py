@@ -97,6 +97,8 @@ def renews(functions: Functions) -> Iterator[Calling | Finding]:
 def why_raised(outcome: Outcome) -> str:
     if isinstance(outcome.error, StaleClaimError):
         return WHY["raised_stale"].format(raised=outcome.why_raised)
+    if sqlstate(outcome.error) == "42703":
+        return WHY["column"]
     return outcome.why_raised if outcome.error is not None else ""
 
 

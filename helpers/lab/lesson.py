@@ -78,6 +78,7 @@ def _rebuild(lesson: int) -> str:
         for script in ("00_base/00_drop.sql", "00_base/01_migrate.sql", *migrations_before(lesson)):
             run_script(script)
         run_script("00_base/02_reset.sql")
+        engine().dispose()  # a session keeps plans for statements, and they are for the tables of before
     return _pending_tasks()
 
 

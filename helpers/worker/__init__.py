@@ -6,9 +6,13 @@
     python -m helpers.worker NAME --documents URL …    as in lesson 6: the effect is a document, made by a service
 
 `options` says what a worker can be told, `queues` which functions of `repository/` it calls, `work` what the work is,
-`life` what happens between a claim and its end, `stopping` what SIGTERM and Ctrl-C do.
+`heart` the worker of lessons 3 and 4, `life` what came later, `stopping` what SIGTERM and Ctrl-C do.
 
 Exit codes: 0 done, nothing to do, or stopped as asked; 2 a stale claim was refused; 17 the crash that was asked for;
 64 wrong usage; 69 the database cannot be used (no server, or a migration is missing); 70 nobody is left to press Enter;
 130 a second Ctrl-C.
 """
+
+from helpers.worker.heart import run, run_without_lease
+
+__all__ = ["run", "run_without_lease"]

@@ -9,8 +9,9 @@ from helpers.diagnosis import explain
 from helpers.errors import LabError
 from helpers.faults import Faults, end_with_parent
 from helpers.journal import Journal
+from helpers.worker.heart import run, run_without_lease
 from helpers.worker.life import Life
-from helpers.worker.options import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, parse
+from helpers.worker.options import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, is_of_lesson_3_or_4, parse
 from helpers.worker.queues import WITH_LEASE, WITH_RETRY, WITHOUT_LEASE, with_functions
 from helpers.worker.stopping import Stopping
 
@@ -29,6 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     stopping.listen()
     try:
         journal.record("started")
+        if is_of_lesson_3_or_4(options):
+            return (
+                run_without_lease(journal, faults)
+                if options.without_lease
+                else run(options.lease_seconds, journal, faults)
+            )
         return Life(options, queue, journal, faults, stopping).live()
     except LabError as error:
         message = str(error)

@@ -134,6 +134,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def is_of_lesson_3_or_4(options: argparse.Namespace) -> bool:
+    """Whether nothing is asked for that came after lesson 4."""
+    later = "renew", "retry", "drain", "work_seconds", "wait_seconds", "documents", "outbox", "functions"
+    points = {*(options.crash_at or ()), *(options.hold_at or ())}
+    return not any(getattr(options, name) for name in later) and not points & {"in-work", "after-effect"}
+
+
 def add_points(parser: argparse.ArgumentParser) -> None:
     """The options that say where to crash and where to hold."""
     add: Callable[..., object] = parser.add_argument

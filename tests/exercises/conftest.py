@@ -1,6 +1,7 @@
 """After each test: no process of a check and no session in its database is left, and the next test starts unsolved."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -22,5 +23,8 @@ def own_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def nothing_is_left_behind() -> Iterator[None]:
     yield
     wait_until(NONE_LEFT, timeout=10, name=check_url().database)
-    commands = [process.cmdline() for process in psutil.Process().children(recursive=True)]
+    commands = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            commands.append(process.cmdline())
     assert [command for command in commands if "helpers.exercises.child" in command] == []

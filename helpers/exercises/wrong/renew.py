@@ -244,6 +244,14 @@ def reads_repeatably(task_id: int, attempts: int, lease_seconds: float) -> Any:
         return _one_update(session, task_id, attempts, lease_seconds)
 
 
+def asks_for_every_column(task_id: int, attempts: int, lease_seconds: float) -> Any:
+    _checked(attempts, lease_seconds)
+    with SessionFactory.begin() as session:
+        if session.get(Task, task_id, with_for_update=True) is None:
+            raise StaleClaimError(task_id, attempts)
+        return _one_update(session, task_id, attempts, lease_seconds)
+
+
 # What comes back
 
 
@@ -355,6 +363,7 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "does not wait": ((does_not_wait,), "The lock of another session is no refusal"),
     "locks every row": ((locks_every_row,), "Put the id into the WHERE of every statement that locks"),
     "reads repeatably": ((reads_repeatably,), "At this isolation level PostgreSQL ends a transaction"),
+    "asks for every column": ((asks_for_every_column,), "ask for all columns of the model"),
     "keeps silent": ((keeps_silent,), "and the caller was not told"),
     "raises another error": ((raises_another_error,), "ended with NoResultFound"),
     "raises another error for no task": ((raises_another_error_for_no_task,), "(there is no such task)"),

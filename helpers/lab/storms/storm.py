@@ -36,6 +36,7 @@ TEXTS = {
     "seconds": "A storm lasts 5 to 600 seconds, not {value}.",
     "lease_seconds": "In a storm a lease lasts 1 to 60 seconds, not {value}.",
     "no_port": "A storm needs a server with a port, and DATABASE_URL names none.",
+    "start": "The workers start.",
     "storm": "Storm: {done} of {tasks} tasks are completed.",
     "calm": "The storm is over, what is left is worked off: {done} of {tasks} tasks are completed.",
 }
@@ -63,7 +64,8 @@ def storm(
 
     They are killed, frozen and woken, cut off from the server, and replaced; the document service is beside them. Then
     the storm is over, and what is left is worked off. The workers call the functions of `repository`, or the course's
-    own; they renew their leases if `renew`. The rows of the lab's tables are replaced.
+    own; they renew their leases if `renew`. The rows of the lab's tables are replaced, and what this notebook has
+    started before is ended: workers, sessions, the document service.
 
     Returns the storm with its verdict. Raises LabError where an argument is out of bounds.
     """
@@ -73,6 +75,7 @@ def storm(
     # Half of the time is work, the rest is left for all that goes wrong. Without renewals the work must fit the lease.
     work_seconds = min(0.5 * workers * seconds / tasks, 0.5 * lease_seconds)
     progress = Progress()
+    progress.show(TEXTS["start"])
 
     def say(calm: bool, left: int) -> None:
         progress.show(TEXTS["calm" if calm else "storm"].format(done=tasks - left, tasks=tasks))

@@ -12,7 +12,7 @@ from helpers.lab.storms.fleet import Place
 from helpers.lab.storms.forecast import Strike
 
 TICK_SECONDS = 0.05
-HOPELESS_FAILURES = 3  # of the processes in each place, before the first claim
+HOPELESS_FAILURES = 2  # of the processes in each place, before the first claim
 TASKS = text("""
     SELECT count(*) FILTER (WHERE status NOT IN ('completed', 'failed')) AS left, bool_or(status <> 'pending') AS begun
     FROM backend_training.tasks

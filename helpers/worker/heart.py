@@ -1,0 +1,56 @@
+"""The worker of lessons 3 and 4: one task, from its claim to its completion. `life` has all that came later."""
+
+from sqlalchemy import RowMapping
+
+from helpers.faults import Faults
+from helpers.journal import Journal
+from helpers.repository import locked
+from helpers.repository.lease import StaleClaimError, claim_task, mark_as_completed
+from helpers.worker.options import EXIT_DONE, EXIT_STALE
+
+
+def run(lease_seconds: float, journal: Journal, faults: Faults) -> int:
+    """Process one task, from its claim to its completion, and return the exit code."""
+    faults.reach("before-claim")
+    task = claim_task(lease_seconds)
+    if task is None:
+        journal.record("idle")
+        return EXIT_DONE
+    journal.record("claimed", task)
+    faults.reach("after-claim", task)
+
+    work_on(task, journal)
+
+    faults.reach("before-completion", task)
+    try:
+        mark_as_completed(task["id"], task["attempts"])
+    except StaleClaimError as refusal:
+        journal.record("refused", task, detail=str(refusal))
+        return EXIT_STALE
+    journal.record("completed", task)
+    faults.reach("after-completion", task)
+    return EXIT_DONE
+
+
+def run_without_lease(journal: Journal, faults: Faults) -> int:
+    """Process one task as in lesson 3, from its claim to its completion, and return the exit code."""
+    faults.reach("before-claim")
+    task = locked.claim_task()
+    if task is None:
+        journal.record("idle")
+        return EXIT_DONE
+    journal.record("claimed", task)
+    faults.reach("after-claim", task)
+
+    work_on(task, journal)
+
+    faults.reach("before-completion", task)
+    locked.mark_as_completed(task["id"])
+    journal.record("completed", task)
+    faults.reach("after-completion", task)
+    return EXIT_DONE
+
+
+def work_on(task: RowMapping, journal: Journal) -> None:
+    """Do the work. Saying so is its external effect: once the line is out, nothing takes it back."""
+    journal.record("effect", task)
