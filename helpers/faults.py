@@ -11,6 +11,7 @@ from sqlalchemy import event, select, text
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
+from helpers.exits import EXIT_ABANDONED, EXIT_CRASH
 from helpers.journal import Journal
 from helpers.models import Task
 
@@ -23,8 +24,6 @@ POINTS = (
     "before-completion",
     "after-completion",
 )
-EXIT_CRASH = 17
-EXIT_ABANDONED = 70
 PARENT_PID = "LAB_PARENT_PID"  # set by the lab for the workers that it starts
 
 # The task that the open transaction has changed: xmin is the transaction that wrote this version of the row.

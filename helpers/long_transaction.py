@@ -11,7 +11,8 @@ import sys
 from sqlalchemy import update
 
 from helpers.db import SessionFactory
-from helpers.faults import EXIT_ABANDONED, end_with_parent
+from helpers.exits import EXIT_ABANDONED
+from helpers.faults import end_with_parent
 from helpers.journal import HOLD_PROMPT
 from helpers.models import Task
 

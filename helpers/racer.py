@@ -10,16 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from sqlalchemy import RowMapping, func, select
-from sqlalchemy.exc import DBAPIError
 
 from helpers.db import SessionFactory
-from helpers.diagnosis import explain
-from helpers.errors import LabError
+from helpers.exits import EXIT_DONE, exit_code
 from helpers.faults import Faults, end_with_parent
 from helpers.journal import Journal
 from helpers.models import Task
 from helpers.repository import atomic, naive
-from helpers.worker.options import EXIT_DONE, EXIT_INTERRUPTED, EXIT_UNAVAILABLE, Parser, name_argument
+from helpers.worker.options import Parser, name_argument
 
 CLAIMS: dict[str, Callable[[int], int | None]] = {"naive": naive.try_claim_task, "atomic": atomic.try_claim_task}
 START_LOCK = 4_242_001  # the key of an advisory lock: who holds it keeps all racers at the start
@@ -68,19 +66,14 @@ def main(arguments: list[str] | None = None) -> int:
     end_with_parent()
     os.environ["PGAPPNAME"] = f"worker:{options.name}"  # who we are, for the ledger and for pg_stat_activity
     journal = Journal(options.name)
-    try:
+
+    def race() -> int:
         if options.wait_for_start:
             wait_for_start()
         run(CLAIMS[options.claim], journal, Faults(journal, crash_at=["before-completion"] * options.crash_after_work))
         return EXIT_DONE
-    except LabError as error:
-        message = str(error)
-    except DBAPIError as error:
-        message = explain(error)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    print(f"[{options.name}] {message}", file=sys.stderr)
-    return EXIT_UNAVAILABLE
+
+    return exit_code(options.name, race)
 
 
 if __name__ == "__main__":

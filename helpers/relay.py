@@ -8,23 +8,12 @@ It ends when nothing is left to deliver. Exit codes as in `helpers.worker`.
 import os
 import sys
 
-from sqlalchemy.exc import DBAPIError
-
-from helpers.diagnosis import explain
-from helpers.documents.client import DocumentError, create_document
-from helpers.errors import LabError
+from helpers.documents.client import create_document
+from helpers.exits import EXIT_DONE, exit_code
 from helpers.faults import Faults, end_with_parent
 from helpers.journal import Journal
 from helpers.repository.outbox import claim_request, mark_as_delivered
-from helpers.worker.options import (
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
-    EXIT_UNAVAILABLE,
-    Parser,
-    lease_argument,
-    name_argument,
-    url_argument,
-)
+from helpers.worker.options import Parser, lease_argument, name_argument, url_argument
 
 POINTS = ("before-delivery", "after-delivery")
 
@@ -38,7 +27,7 @@ TEXTS = {
 }
 
 
-def run(url: str, lease_seconds: float, journal: Journal, faults: Faults) -> None:
+def run(url: str, lease_seconds: float, journal: Journal, faults: Faults) -> int:
     """Deliver request after request. An error leaves the request to its lease: it is delivered later."""
     while (request := claim_request(lease_seconds)) is not None:
         task = {"id": request["task_id"]}
@@ -53,6 +42,7 @@ def run(url: str, lease_seconds: float, journal: Journal, faults: Faults) -> Non
         mark_as_delivered(request["id"])
         journal.record("delivered", task, detail=TEXTS["document"].format(**answer))
     journal.record("all_delivered")
+    return EXIT_DONE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,17 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     end_with_parent()
     os.environ["PGAPPNAME"] = f"worker:{options.name}"
     journal = Journal(options.name)
-    try:
-        run(options.documents, options.lease_seconds, journal, Faults(journal, crash_at=options.crash_at or ()))
-        return EXIT_DONE
-    except (LabError, DocumentError) as error:
-        message = str(error)
-    except DBAPIError as error:
-        message = explain(error)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    print(f"[{options.name}] {message}", file=sys.stderr)
-    return EXIT_UNAVAILABLE
+    faults = Faults(journal, crash_at=options.crash_at or ())
+    return exit_code(options.name, lambda: run(options.documents, options.lease_seconds, journal, faults))
 
 
 if __name__ == "__main__":

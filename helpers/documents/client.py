@@ -5,6 +5,7 @@ from collections.abc import Callable
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from helpers.errors import LabError
 from helpers.repository.idempotency import Json
 
 TIMEOUT_SECONDS = 2.0  # for one answer
@@ -18,7 +19,7 @@ TEXTS = {
 }
 
 
-class DocumentError(Exception):
+class DocumentError(LabError):
     """The document was not created, or nobody knows whether it was."""
 
 

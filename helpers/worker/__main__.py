@@ -3,15 +3,12 @@
 import os
 import sys
 
-from sqlalchemy.exc import DBAPIError
-
-from helpers.diagnosis import explain
-from helpers.errors import LabError
+from helpers.exits import exit_code
 from helpers.faults import Faults, end_with_parent
 from helpers.journal import Journal
 from helpers.worker.heart import run, run_without_lease
 from helpers.worker.life import Life
-from helpers.worker.options import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, is_of_lesson_3_or_4, parse
+from helpers.worker.options import is_of_lesson_3_or_4, parse
 from helpers.worker.queues import WITH_LEASE, WITH_RETRY, WITHOUT_LEASE, with_functions
 from helpers.worker.stopping import Stopping
 
@@ -28,23 +25,16 @@ def main(arguments: list[str] | None = None) -> int:
         queue = with_functions(queue, options.functions)
     stopping = Stopping(options.grace_seconds)
     stopping.listen()
-    try:
+
+    def live() -> int:
         journal.record("started")
-        if is_of_lesson_3_or_4(options):
-            return (
-                run_without_lease(journal, faults)
-                if options.without_lease
-                else run(options.lease_seconds, journal, faults)
-            )
-        return Life(options, queue, journal, faults, stopping).live()
-    except LabError as error:
-        message = str(error)
-    except DBAPIError as error:
-        message = explain(error)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    print(f"[{options.name}] {message}", file=sys.stderr)
-    return EXIT_UNAVAILABLE
+        if not is_of_lesson_3_or_4(options):
+            return Life(options, queue, journal, faults, stopping).live()
+        if options.without_lease:
+            return run_without_lease(journal, faults)
+        return run(options.lease_seconds, journal, faults)
+
+    return exit_code(options.name, live)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """The worker of lessons 3 and 4: one task, from its claim to its completion. `life` has all that came later."""
 
+import sys
+
 from sqlalchemy import RowMapping
 
+from helpers.exits import EXIT_DONE, EXIT_STALE
 from helpers.faults import Faults
 from helpers.journal import Journal
 from helpers.repository import locked
 from helpers.repository.lease import StaleClaimError, claim_task, mark_as_completed
-from helpers.worker.options import EXIT_DONE, EXIT_STALE
+from helpers.worker.work import compute
 
 
 def run(lease_seconds: float, journal: Journal, faults: Faults) -> int:
@@ -52,5 +55,13 @@ def run_without_lease(journal: Journal, faults: Faults) -> int:
 
 
 def work_on(task: RowMapping, journal: Journal) -> None:
-    """Do the work. Saying so is its external effect: once the line is out, nothing takes it back."""
+    """Do the work. Saying so is its external effect: once the line is out, nothing takes it back.
+
+    Where the work fails, the worker ends: nobody tries again before the lease has ended.
+    """
+    try:
+        compute(task, seconds=0, between=lambda: None)
+    except Exception as error:
+        journal.record("failed", task, detail=f"{type(error).__name__}: {error}")
+        sys.exit(EXIT_DONE)
     journal.record("effect", task)

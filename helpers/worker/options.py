@@ -7,14 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from helpers.faults import EXIT_CRASH, POINTS
+from helpers.exits import EXIT_CRASH, EXIT_UNAVAILABLE, EXIT_USAGE
+from helpers.faults import POINTS
 from helpers.repository.lease import checked_lease_seconds
-
-EXIT_DONE = 0
-EXIT_STALE = 2
-EXIT_USAGE = 64
-EXIT_UNAVAILABLE = 69
-EXIT_INTERRUPTED = 130
 
 TEXTS = {
     "description": "Claims one task of the lab, does its work, completes it, and ends.",
@@ -29,7 +24,7 @@ TEXTS = {
     "without_lease": "claim as in lesson 3: for ever, and without an attempt number",
     "retry": "claim as in lesson 5: a task that fails is tried again later, at most max_attempts times",
     "renew": "renew the lease, from a thread of its own, while the work goes on",
-    "drain": "work until every task is completed or failed; wait for retry times and for leases of others",
+    "drain": "work until nothing is left to claim; with --retry also wait for retry times and for leases of others",
     "work": "how long the work takes, in seconds of computing (default: 0)",
     "wait": "how long the work waits for something else, in seconds (default: 0)",
     "functions": "a file with functions that take the place of the course's own, as the lab's storm makes it",

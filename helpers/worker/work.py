@@ -5,8 +5,7 @@ import os
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from helpers.documents.client import create_document
-from helpers.faults import EXIT_CRASH
+from helpers.exits import EXIT_CRASH
 from helpers.journal import Journal
 from helpers.repository.idempotency import Json
 from helpers.worker.queues import Claim
@@ -56,6 +55,7 @@ def order_document(task: Claim, journal: Journal, url: str, key: str | None, bet
 
     Before the service is asked again `between` is called, as between two pieces of the work.
     """
+    from helpers.documents.client import create_document  # httpx takes a while, and most workers need it never
 
     def on_retry(reason: str) -> None:
         between()

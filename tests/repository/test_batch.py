@@ -14,6 +14,7 @@ from helpers.repository.lease import MAX_LEASE_SECONDS
 from helpers.repository.retry import NEVER_CAME_BACK, claim_task
 from helpers.schedules import LEASED_QUEUE, Program, explore, one_task_a_claim
 from helpers.scripts import run_script
+from tests.repository.rows import change, stored
 from tests.schedules.programs import ONE_TASK
 
 Expire = Callable[..., None]
@@ -30,18 +31,6 @@ def tables() -> None:
     """Thirty tasks: HIGH 101 to 110, MEDIUM 201 to 210, LOW 301 to 310, in each the lowest id is the oldest."""
     rebuild(9)
     run_script("08_batches_and_quotas/03_thirty_tasks.sql")
-
-
-def change(what: str, *ids: int) -> None:
-    with engine().begin() as connection:
-        sql = text(f"UPDATE backend_training.tasks SET {what} WHERE id = ANY (:ids)")
-        connection.execute(sql, {"ids": list(ids)})
-
-
-def stored(task_id: int) -> dict[str, Any]:
-    with engine().connect() as connection:
-        row = text("SELECT * FROM backend_training.tasks WHERE id = :id")
-        return dict(connection.execute(row, {"id": task_id}).mappings().one())
 
 
 def ids(batch: Iterable[Any]) -> list[int]:

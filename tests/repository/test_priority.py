@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select, text
@@ -17,6 +16,7 @@ from helpers.repository.retry import NEVER_CAME_BACK, fail_task
 from helpers.schedules import explore
 from helpers.scripts import run_script
 from tests.repository.plans import Node, first_statement, plan_of, steps
+from tests.repository.rows import change, stored
 from tests.schedules.programs import two
 
 Expire = Callable[..., None]
@@ -40,17 +40,6 @@ def put(*tasks: tuple[int, str, float]) -> None:
         connection.execute(text("DELETE FROM backend_training.tasks"))
         rows = [dict(zip(("id", "priority", "seconds"), task, strict=True)) for task in tasks]
         connection.execute(INSERT, rows)
-
-
-def change(what: str, task_id: int) -> None:
-    with engine().begin() as connection:
-        connection.execute(text(f"UPDATE backend_training.tasks SET {what} WHERE id = :id"), {"id": task_id})
-
-
-def stored(task_id: int) -> dict[str, Any]:
-    with engine().connect() as connection:
-        row = text("SELECT * FROM backend_training.tasks WHERE id = :id")
-        return dict(connection.execute(row, {"id": task_id}).mappings().one())
 
 
 def claimed(aging_seconds: float | None = None) -> list[int]:
@@ -281,13 +270,13 @@ def uses_the_index_alone(plan: list[Node]) -> bool:
 def test_the_index_serves_the_claim_with_fresh_and_stale_statistics(finished: None, autocommit: Connection) -> None:
     statement = first_statement(lambda: claim_task(60))
     analyze = "ANALYZE backend_training.tasks"
-    for what, change in [
+    for what, preparation in [
         ("fresh, few tasks wait", analyze),
         ("stale: they say that few wait", MAKE_ACTIVE),
         ("fresh, many wait", analyze),
         ("stale: they say that many wait", FINISH_ACTIVE),
     ]:
-        autocommit.execute(text(change))
+        autocommit.execute(text(preparation))
         for mode in ("force_custom_plan", "force_generic_plan"):
             plan = plan_of(autocommit, statement, mode)
             assert uses_the_index_alone(plan), f"{what}, {mode}: {plan}"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from datetime import timedelta
 from time import monotonic
-from typing import Any
 
 import pytest
 from sqlalchemy import Connection, create_engine, event, text
@@ -16,6 +15,7 @@ from helpers.db import engine
 from helpers.repository import renewal
 from helpers.repository.lease import MAX_LEASE_SECONDS, StaleClaimError, claim_task, mark_as_completed
 from helpers.repository.renewal import LeaseKeeper, renew_lease
+from tests.repository.rows import change, stored
 
 Expire = Callable[..., None]
 Eventually = Callable[[Callable[[], object]], None]
@@ -30,18 +30,6 @@ RENEWALS = """
 @pytest.fixture(autouse=True)
 def tables(lesson5: None) -> None:
     """Lesson 5's tables, in every test of this module."""
-
-
-def stored(task_id: int = 42) -> dict[str, Any]:
-    """The whole row as it is committed now."""
-    with engine().connect() as connection:
-        sql = text("SELECT * FROM backend_training.tasks WHERE id = :id")
-        return dict(connection.execute(sql, {"id": task_id}).mappings().one())
-
-
-def change(what: str, task_id: int = 42) -> None:
-    with engine().begin() as connection:
-        connection.execute(text(f"UPDATE backend_training.tasks SET {what} WHERE id = :id"), {"id": task_id})
 
 
 def renewals() -> int:

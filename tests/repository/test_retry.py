@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,6 +25,7 @@ from helpers.repository.retry import (
     seconds_until_due,
 )
 from helpers.scripts import run_script
+from tests.repository.rows import change, stored
 
 Expire = Callable[..., None]
 StartBehind = Callable[[Connection, Callable[[], object]], Future[object]]
@@ -36,18 +36,6 @@ RETRY_WAITS = "SELECT extract(epoch FROM retry_at - clock_timestamp())::float FR
 @pytest.fixture(autouse=True)
 def tables(lesson5: None) -> None:
     """Lesson 5's tables, in every test of this module."""
-
-
-def stored(task_id: int = 42) -> dict[str, Any]:
-    """The whole row as it is committed now."""
-    with engine().connect() as connection:
-        sql = text("SELECT * FROM backend_training.tasks WHERE id = :id")
-        return dict(connection.execute(sql, {"id": task_id}).mappings().one())
-
-
-def change(what: str, task_id: int = 42) -> None:
-    with engine().begin() as connection:
-        connection.execute(text(f"UPDATE backend_training.tasks SET {what} WHERE id = :id"), {"id": task_id})
 
 
 def claim(lease_seconds: float = 60) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from helpers.repository.lease import mark_as_completed
 from helpers.repository.retry import NEVER_CAME_BACK, fail_task, return_task
 from helpers.repository.slots import claim_task
 from helpers.scripts import run_script
+from tests.repository.rows import change, stored
 
 Expire = Callable[..., None]
 
@@ -29,18 +30,6 @@ def tables() -> None:
     """Ten LOW tasks, 301 to 310, the lowest id is the oldest; and others that no test here claims."""
     rebuild(9)
     run_script("08_batches_and_quotas/03_thirty_tasks.sql")
-
-
-def change(what: str, *ids: int) -> None:
-    with engine().begin() as connection:
-        sql = text(f"UPDATE backend_training.tasks SET {what} WHERE id = ANY (:ids)")
-        connection.execute(sql, {"ids": list(ids)})
-
-
-def stored(task_id: int) -> dict[str, Any]:
-    with engine().connect() as connection:
-        row = text("SELECT * FROM backend_training.tasks WHERE id = :id")
-        return dict(connection.execute(row, {"id": task_id}).mappings().one())
 
 
 def claim(slots: int = 2) -> tuple[int, int, int] | None:
