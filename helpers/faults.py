@@ -26,10 +26,13 @@ POINTS = (
 )
 PARENT_PID = "LAB_PARENT_PID"  # set by the lab for the workers that it starts
 
-# The task that the open transaction has changed: xmin is the transaction that wrote this version of the row.
+# The tasks that the open transaction has claimed: xmin is the transaction that wrote this version of the row.
 # FOR UPDATE, so that looking takes no kind of lock that the claim has not taken already.
-CHANGED_HERE = (
-    select(Task.id, Task.type).where(text("tasks.xmin = pg_current_xact_id_if_assigned()::xid")).with_for_update()
+CLAIMED_HERE = (
+    select(Task.id, Task.type)
+    .where(text("tasks.xmin = pg_current_xact_id_if_assigned()::xid"), Task.status == "processing")
+    .order_by(Task.id)
+    .with_for_update()
 )
 
 
@@ -40,8 +43,9 @@ class Faults:
         self.journal = journal
         self.crash_at = crash_at
         self.hold_at = hold_at
+        self._claim_seen = False
         if "before-commit" in {*crash_at, *hold_at}:
-            event.listen(SessionFactory, "before_commit", self._before_commit, once=True)
+            event.listen(SessionFactory, "before_commit", self._before_commit)
 
     def reach(self, point: str, task: Mapping[Any, Any] | None = None) -> None:
         """Hold, then crash, if that was asked for at this point. Else do nothing."""
@@ -56,12 +60,16 @@ class Faults:
     def _before_commit(self, session: Session) -> None:
         """The point inside of the claiming transaction, for which the claim itself needs no line of code.
 
-        SQLAlchemy calls this when a session is about to commit; a worker's first session is its claim.
+        SQLAlchemy calls this whenever a session is about to commit. The first one that has claimed something counts.
         """
-        task = session.execute(CHANGED_HERE).mappings().one_or_none()
-        if task is not None:  # else no task was available, and nothing is locked
+        if self._claim_seen:
+            return
+        tasks = session.execute(CLAIMED_HERE).mappings().all()
+        for task in tasks:
             self.journal.record("locked", task)
-            self.reach("before-commit", task)
+        if tasks:  # else no task was available, or one was given up
+            self._claim_seen = True
+            self.reach("before-commit", tasks[0])
 
 
 def end_with_parent() -> None:

@@ -4,6 +4,8 @@
     python -m helpers.worker NAME --without-lease …    as in lesson 3: no lease, no attempt number
     python -m helpers.worker NAME --renew --retry …    as in lesson 5: leases are renewed, failures tried again
     python -m helpers.worker NAME --documents URL …    as in lesson 6: the effect is a document, made by a service
+    python -m helpers.worker NAME --by-priority …      as in lesson 7: the most urgent task first
+    python -m helpers.worker NAME --batch N --quota …  as in lesson 8: many tasks at once, processed in turn
 
 `options` says what a worker can be told, `queues` which functions of `repository/` it calls, `work` what the work is,
 `heart` the worker of lessons 3 and 4, `life` what came later, `stopping` what SIGTERM and Ctrl-C do.

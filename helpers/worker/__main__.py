@@ -9,7 +9,7 @@ from helpers.journal import Journal
 from helpers.worker.heart import run, run_without_lease
 from helpers.worker.life import Life
 from helpers.worker.options import is_of_lesson_3_or_4, parse
-from helpers.worker.queues import WITH_LEASE, WITH_RETRY, WITHOUT_LEASE, with_functions
+from helpers.worker.queues import queue_of
 from helpers.worker.stopping import Stopping
 
 
@@ -20,16 +20,13 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ["PGAPPNAME"] = f"worker:{options.name}"  # who we are, for the ledger and for pg_stat_activity
     journal = Journal(options.name)
     faults = Faults(journal, crash_at=options.crash_at or (), hold_at=options.hold_at or ())
-    queue = WITHOUT_LEASE if options.without_lease else WITH_RETRY if options.retry else WITH_LEASE
-    if options.functions:
-        queue = with_functions(queue, options.functions)
     stopping = Stopping(options.grace_seconds)
     stopping.listen()
 
     def live() -> int:
         journal.record("started")
         if not is_of_lesson_3_or_4(options):
-            return Life(options, queue, journal, faults, stopping).live()
+            return Life(options, queue_of(options), journal, faults, stopping).live()
         if options.without_lease:
             return run_without_lease(journal, faults)
         return run(options.lease_seconds, journal, faults)

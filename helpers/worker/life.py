@@ -1,8 +1,8 @@
 """What one worker does between its start and its end."""
 
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import monotonic, sleep
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from helpers.diagnosis import is_connection_failure
 from helpers.exits import EXIT_DONE, EXIT_STALE
 from helpers.faults import Faults
 from helpers.journal import Journal
+from helpers.repository.batch_renewal import BatchKeeper, Turn
 from helpers.repository.lease import StaleClaimError
 from helpers.repository.outbox import complete_with_request
 from helpers.repository.renewal import LeaseKeeper
@@ -24,6 +25,7 @@ from helpers.worker.stopping import Stopping, StopRequested
 POLL_SECONDS = 0.25  # between two looks at a queue in which nothing is due
 AWAY_SECONDS = 60.0  # how long a worker that drains waits for a server that does not answer
 
+Keeper = AbstractContextManager[LeaseKeeper | Turn | None]
 Result = TypeVar("Result")
 
 
@@ -43,12 +45,12 @@ class Life:
         self.asked = 0.0  # when we last asked for a task: `monotonic()`, in seconds
 
     def live(self) -> int:
-        """Process one task, or all of them with --drain. Returns the exit code."""
+        """Process one task or batch, or all there are with --drain. Returns the exit code."""
         while not self.stopping.asked:
             self.faults.reach("before-claim")
-            task = self.insist(self.claim, seconds=self.patience)
-            if task is not None:
-                code = self.process(task)
+            tasks = self.insist(self.claim, seconds=self.patience)
+            if tasks:
+                code = self.process(tasks)
                 if not self.options.drain:
                     return code
             elif not self.something_comes():
@@ -57,9 +59,14 @@ class Life:
         self.journal.record("stopped")
         return EXIT_DONE
 
-    def claim(self) -> Claim | None:
+    def claim(self) -> Sequence[Claim]:
+        """The batch, or a single task in a list; empty where no task is available."""
         self.asked = monotonic()
-        return self.queue.claim_task(self.options.lease_seconds)
+        lease_seconds = self.options.lease_seconds
+        if self.options.batch:
+            return self.queue.claim_batch(self.options.batch, dict(self.options.quota), lease_seconds)
+        task = self.queue.claim_task(lease_seconds)
+        return [] if task is None else [task]
 
     @property
     def patience(self) -> float:
@@ -76,12 +83,33 @@ class Life:
         sleep(min(max(seconds, 0.01), POLL_SECONDS))
         return True
 
-    def process(self, task: Claim) -> int:
-        """From the claim to the end of the attempt. Returns the exit code for a worker that ends here."""
-        self.journal.record("claimed", task)
-        self.faults.reach("after-claim", task)
+    def process(self, tasks: Sequence[Claim]) -> int:
+        """From the claim to the end of each attempt. Returns the exit code for a worker that ends here."""
+        for task in tasks:
+            self.journal.record("claimed", task)
+        self.faults.reach("after-claim", tasks[0])
+        with self.keepers(tasks) as keepers:
+            codes = [self.outcome(task, keeper) for task, keeper in zip(tasks, keepers, strict=True)]
+        return EXIT_STALE if EXIT_STALE in codes else EXIT_DONE
+
+    @contextmanager
+    def keepers(self, tasks: Sequence[Claim]) -> Iterator[Sequence[Keeper]]:
+        """Who keeps the lease of each task: nobody, or a thread for the task, or one for the whole batch."""
+        lease_seconds = self.options.lease_seconds
+        if not self.options.renew:
+            yield [nullcontext() for _ in tasks]
+        elif self.options.batch:
+            claims = [(task["id"], task["attempts"]) for task in tasks]
+            with BatchKeeper(claims, lease_seconds, self.asked, self.queue.renew_leases) as keeper:
+                yield [keeper.turn(claim) for claim in claims]
+        else:
+            [task] = tasks
+            yield [LeaseKeeper(task["id"], task["attempts"], lease_seconds, self.asked, self.queue.renew_lease)]
+
+    def outcome(self, task: Claim, keeper: Keeper) -> int:
+        """One attempt, and what its end means for the exit code."""
         try:
-            self.attempt(task)
+            self.attempt(task, keeper)
         except StaleClaimError as refusal:
             self.journal.record("refused", task, detail=str(refusal))
             return EXIT_STALE
@@ -91,11 +119,11 @@ class Life:
             self.journal.record("lost", task)  # the server was away for too long: the lease brings the task back
         return EXIT_DONE
 
-    def attempt(self, task: Claim) -> None:
+    def attempt(self, task: Claim, keeper: Keeper) -> None:
         """The work, its effect, and the completion; or the failure; or the return of the task."""
         try:
-            with self.keeper(task) as keeper:
-                self.do_the_work(task, keeper)
+            with keeper as lease:
+                self.do_the_work(task, lease)
             self.faults.reach("before-completion", task)
             self.complete(task)
             self.journal.record("completed", task)
@@ -105,26 +133,22 @@ class Life:
         except WorkFailed as failure:
             self.fail(task, str(failure))
 
-    def keeper(self, task: Claim) -> AbstractContextManager[LeaseKeeper | None]:
-        if not self.options.renew:
-            return nullcontext()
-        lease_seconds = self.options.lease_seconds
-        return LeaseKeeper(task["id"], task["attempts"], lease_seconds, self.asked, self.queue.renew_lease)
-
-    def do_the_work(self, task: Claim, keeper: LeaseKeeper | None) -> None:
+    def do_the_work(self, task: Claim, lease: LeaseKeeper | Turn | None) -> None:
         """Raises WorkFailed where the work fails; StaleClaimError or StopRequested where it must not go on."""
 
         def between() -> None:
             self.stopping.check()
-            if keeper is not None:
-                keeper.check()
+            if lease is not None:
+                lease.check()
 
+        if self.options.batch and self.stopping.asked:
+            raise StopRequested  # the rest of a batch: its work has not begun, so others can have it at once
         self.faults.reach("in-work", task)
         try:
             work.wait(self.options.wait_seconds, between)
             work.compute(task, self.options.work_seconds, between)
-            if keeper is not None:
-                self.insist(keeper.confirm)
+            if lease is not None:
+                self.insist(lease.confirm)
             self.effect(task, between)
         except (StaleClaimError, StopRequested, DBAPIError):
             raise

@@ -9,21 +9,27 @@ from typing import NoReturn
 
 from helpers.exits import EXIT_CRASH, EXIT_UNAVAILABLE, EXIT_USAGE
 from helpers.faults import POINTS
+from helpers.models import PRIORITIES
 from helpers.repository.lease import checked_lease_seconds
 
 TEXTS = {
-    "description": "Claims one task of the lab, does its work, completes it, and ends.",
+    "description": "Claims one task of the lab, or a batch of them, does the work, completes it, and ends.",
     "epilog": (
         "Exit codes: 0 done, nothing to do, or stopped as asked; 2 a stale claim was refused; "
         f"{EXIT_CRASH} the crash that was asked for; {EXIT_USAGE} wrong usage; "
         f"{EXIT_UNAVAILABLE} the database cannot be used. "
-        "After SIGTERM or Ctrl-C no task is claimed any more; the one in hand is finished in time or given back."
+        "After SIGTERM or Ctrl-C no task is claimed any more; the one in hand is finished in time or given back, "
+        "and those of a batch whose work has not begun are given back."
     ),
     "name": "the worker's name in its lines and in the ledger: letters and digits, at most 20",
     "lease": "how long the claim is valid, in seconds (default: 10)",
     "without_lease": "claim as in lesson 3: for ever, and without an attempt number",
     "retry": "claim as in lesson 5: a task that fails is tried again later, at most max_attempts times",
     "renew": "renew the lease, from a thread of its own, while the work goes on",
+    "by_priority": "claim as in lesson 7: the most urgent task first; implies --retry",
+    "aging": "claim by priority, but let this many seconds of waiting make up for one step of it",
+    "batch": "claim up to N tasks at once as in lesson 8, and process them one after the other; implies --retry",
+    "quota": "how many tasks of a priority a batch takes first, at most, such as HIGH=5 (may be given more than once)",
     "drain": "work until nothing is left to claim; with --retry also wait for retry times and for leases of others",
     "work": "how long the work takes, in seconds of computing (default: 0)",
     "wait": "how long the work waits for something else, in seconds (default: 0)",
@@ -44,10 +50,16 @@ TEXTS = {
     "bad_name": "{!r} is not a name: use letters and digits, at most 20",
     "bad_number": "{!r} is not a number of seconds",
     "negative": "{!r} is not a number of seconds from 0 to a day",
+    "not_above": "{!r} is not a number of seconds above 0, up to a day",
+    "bad_batch": "{!r} is not a number of tasks from 1 to {}",
+    "bad_quota": "{!r} is not a quota, such as HIGH=5; priorities are {}",
+    "two_quotas": "--quota is given twice for {}",
+    "no_batch": "--quota needs --batch",
     "bad_url": "{!r} is not the URL of a service on this machine, such as http://127.0.0.1:8080",
     "apart": "{one} cannot be used with {other}",
 }
 A_DAY = 86_400
+LARGEST_BATCH = 1_000
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,6 +88,26 @@ def seconds_argument(text: str) -> float:
     if not 0 <= seconds <= A_DAY:  # NaN fails both comparisons
         raise argparse.ArgumentTypeError(TEXTS["negative"].format(text))
     return seconds
+
+
+def aging_argument(text: str) -> float:
+    seconds = number(text)
+    if not 0 < seconds <= A_DAY:
+        raise argparse.ArgumentTypeError(TEXTS["not_above"].format(text))
+    return seconds
+
+
+def batch_argument(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= LARGEST_BATCH:
+        raise argparse.ArgumentTypeError(TEXTS["bad_batch"].format(text, LARGEST_BATCH))
+    return int(text)
+
+
+def quota_argument(text: str) -> tuple[str, int]:
+    priority, _, quota = text.partition("=")
+    if priority not in PRIORITIES or not re.fullmatch(r"[0-9]{1,9}", quota):
+        raise argparse.ArgumentTypeError(TEXTS["bad_quota"].format(text, ", ".join(PRIORITIES)))
+    return priority, int(quota)
 
 
 def url_argument(text: str) -> str:
@@ -107,6 +139,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     lease.add_argument("--without-lease", action="store_true", help=TEXTS["without_lease"])
     parser.add_argument("--renew", action="store_true", help=TEXTS["renew"])
     parser.add_argument("--retry", action="store_true", help=TEXTS["retry"])
+    order = parser.add_mutually_exclusive_group()
+    order.add_argument("--by-priority", action="store_true", help=TEXTS["by_priority"])
+    order.add_argument("--aging-seconds", metavar="S", type=aging_argument, help=TEXTS["aging"])
+    order.add_argument("--batch", metavar="N", type=batch_argument, help=TEXTS["batch"])
+    parser.add_argument(
+        "--quota", metavar="PRIORITY=N", type=quota_argument, action="append", default=[], help=TEXTS["quota"]
+    )
     parser.add_argument("--drain", action="store_true", help=TEXTS["drain"])
     parser.add_argument("--work-seconds", metavar="S", type=seconds_argument, default=0.0, help=TEXTS["work"])
     parser.add_argument("--wait-seconds", metavar="S", type=seconds_argument, default=0.0, help=TEXTS["wait"])
@@ -118,20 +157,30 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--functions", metavar="FILE", type=file_argument, help=TEXTS["functions"])
     add_points(parser)
     options = parser.parse_args(arguments)
-    conflicts = [
-        ("--without-lease", options.without_lease, "--renew", options.renew),
-        ("--without-lease", options.without_lease, "--retry", options.retry),
-        ("--without-lease", options.without_lease, "--outbox", options.outbox),
-    ]
-    for one, is_one, other, is_other in conflicts:
-        if is_one and is_other:
-            parser.error(TEXTS["apart"].format(one=one, other=other))
+    check(parser, options)
     return options
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse what makes sense for itself, but not together."""
+    if options.without_lease:
+        for later in "renew", "retry", "outbox", "by_priority", "aging_seconds", "batch":
+            if getattr(options, later):
+                parser.error(TEXTS["apart"].format(one="--without-lease", other="--" + later.replace("_", "-")))
+    priorities = [priority for priority, _ in options.quota]
+    if priorities and not options.batch:
+        parser.error(TEXTS["no_batch"])
+    for priority in priorities:
+        if priorities.count(priority) > 1:
+            parser.error(TEXTS["two_quotas"].format(priority))
 
 
 def is_of_lesson_3_or_4(options: argparse.Namespace) -> bool:
     """Whether nothing is asked for that came after lesson 4."""
-    later = "renew", "retry", "drain", "work_seconds", "wait_seconds", "documents", "outbox", "functions"
+    later = (
+        *("renew", "retry", "drain", "work_seconds", "wait_seconds", "documents", "outbox", "functions"),
+        *("by_priority", "aging_seconds", "batch"),
+    )
     points = {*(options.crash_at or ()), *(options.hold_at or ())}
     return not any(getattr(options, name) for name in later) and not points & {"in-work", "after-effect"}
 

@@ -2,12 +2,15 @@
 
 import base64
 import pickle
-from collections.abc import Callable, Mapping
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helpers.repository import lease, locked, retry
+from helpers.repository import lease, locked, priority, retry
+from helpers.repository.batch import claim_batch, renew_leases
 from helpers.repository.idempotency import idempotency_key
 from helpers.repository.renewal import renew_lease
 
@@ -29,6 +32,8 @@ class Queue:
     seconds_until_due: Callable[[], float | None] | None = None
     renew_lease: Callable[[int, int, float], object] = renew_lease
     request_key: Callable[[Claim], str] = key_of_task
+    claim_batch: Callable[[int, Mapping[str, int], float], Sequence[Claim]] = claim_batch
+    renew_leases: Callable[[list[tuple[int, int]], float], list[int]] = renew_leases
 
 
 def claim_without_lease(_lease_seconds: float) -> Claim | None:
@@ -44,6 +49,19 @@ WITH_LEASE = Queue(lease.claim_task, lease.mark_as_completed)
 WITH_RETRY = Queue(
     retry.claim_task, lease.mark_as_completed, retry.fail_task, retry.return_task, retry.seconds_until_due
 )
+
+
+def queue_of(options: Namespace) -> Queue:
+    """The queue that a worker's options ask for."""
+    if options.without_lease:
+        queue = WITHOUT_LEASE
+    elif options.by_priority or options.aging_seconds:
+        queue = replace(WITH_RETRY, claim_task=partial(priority.claim_task, aging_seconds=options.aging_seconds))
+    elif options.retry or options.batch:
+        queue = WITH_RETRY
+    else:
+        queue = WITH_LEASE
+    return with_functions(queue, options.functions) if options.functions else queue
 
 
 def with_functions(queue: Queue, path: Path) -> Queue:
