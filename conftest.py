@@ -9,6 +9,20 @@ import pytest
 LEASE_SECONDS = "4"  # short, for a notebook waits three leases; long enough for a busy machine
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--thorough", action="store_true", help="run the tests marked thorough, too: half an hour more")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked `thorough`, unless it is asked for."""
+    if config.getoption("thorough"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Before anything is collected: notebook cells get no fixtures, only the environment."""
     from helpers.servers import ServerError, find_server

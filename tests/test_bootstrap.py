@@ -234,6 +234,7 @@ def test_a_moved_folder_is_noticed(made: Project) -> None:
     assert out.endswith(made.runs_in)
 
 
+@pytest.mark.thorough
 def test_an_environment_whose_python_is_gone_is_made_again(made: Project) -> None:
     Path(made.python).unlink()
     code, out, err = made.call()
@@ -241,6 +242,7 @@ def test_an_environment_whose_python_is_gone_is_made_again(made: Project) -> Non
     assert "its Python does not run" in out
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGSTOP and SIGKILL")
 def test_an_installation_that_was_killed_is_made_good(project: Project) -> None:
     process = project.start()  # once before there is a pip
@@ -260,6 +262,7 @@ def test_an_installation_that_was_killed_is_made_good(project: Project) -> None:
     assert out.endswith(project.runs_in)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
 def test_ctrl_c_is_quiet_and_a_pip_that_still_runs_is_waited_for(project: Project) -> None:
     (project.root / "hold").touch()

@@ -17,7 +17,7 @@ ABOUT = 'The lab course "Task 42". A first call sets up the environment in .venv
 HELP = {
     "lab": "start PostgreSQL and JupyterLab, and open the first notebook",
     "run": "run one lesson without a browser and print what its experiments showed",
-    "test": "run every test: code, database, notebooks; further arguments go to pytest",
+    "test": "run the tests: code, database, notebooks; --thorough for all of them; further arguments go to pytest",
     "reset": "rebuild the lab's tables as a lesson finds them",
     "stop": "end PostgreSQL and workers that were left behind",
     "doctor": "check everything the lab needs and name what mends it; installs nothing",

@@ -5,7 +5,17 @@ from importlib import import_module
 from helpers.errors import LabError
 from helpers.exercises.parts import Definition
 
-LESSONS = {"simulate": 1, "transfer": 2, "claim": 3, "lease": 4, "renew": 5, "effect": 6, "build_batch": 9}
+LESSONS = {
+    "simulate": 1,
+    "transfer": 2,
+    "claim": 3,
+    "lease": 4,
+    "renew": 5,
+    "effect": 6,
+    "aging": 7,
+    "claim_batch": 8,
+    "build_batch": 9,
+}
 NAMES = tuple(LESSONS)
 
 TEXTS = {"unknown": 'There is no exercise "{name}". The exercises are: {known}.'}

@@ -1,7 +1,8 @@
 """The process of a check: `python -m helpers.exercises.child`, started by `courier`.
 
-It reads an order as one line of JSON, with the learner's functions pickled in it, and answers with lines of JSON. What
-the functions print goes to the standard error output, so that it cannot be taken for an answer.
+It reads an order as one line of JSON, with the learner's functions pickled in it, and answers with lines of JSON; then
+it waits for the next order. What the functions print goes to the standard error output, so that it cannot be taken for
+an answer.
 """
 
 import base64
@@ -25,20 +26,21 @@ TEXTS = {
 
 def main() -> None:
     end_with_parent()
-    order = json.loads(sys.stdin.buffer.readline())
-    # Where nobody is left who could end this process, it ends by itself; in C, so that no loop in Python hinders it.
-    faulthandler.dump_traceback_later(order["seconds"], exit=True)
+    orders = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123 - it is open as long as the process
     send = _sender(answers)
-    try:
-        functions = pickle.loads(base64.b64decode(order["functions"]))  # noqa: S301 - from the parent, our own user
-    except BaseException as error:
-        send("error", text=TEXTS["load"].format(reason=f"{type(error).__name__}: {error}"))
-    else:
-        _answer(order, functions, send)
-    answers.close()
+    for line in orders:
+        order = json.loads(line)
+        # Where nobody is left who could end this process, it ends by itself; in C, so no loop in Python hinders it.
+        faulthandler.dump_traceback_later(order["seconds"], exit=True)
+        try:
+            functions = pickle.loads(base64.b64decode(order["functions"]))  # noqa: S301 - from the parent, our own user
+        except BaseException as error:
+            send("error", text=TEXTS["load"].format(reason=f"{type(error).__name__}: {error}"))
+        else:
+            _answer(order, functions, send)
     os._exit(0)  # a thread or an open session of a learner's does not hold us up
 
 

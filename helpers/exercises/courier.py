@@ -103,6 +103,35 @@ def run_check(
     `announce` is called with each rule's name when the rule begins; `expected` says what a rule expects, for the lines
     that this side writes itself. Raises LabError where no server is found, or another check runs for too long.
     """
+    with _turn(database):
+        with open_child(database, exercise.database) as child:
+            answer = check_in(child, exercise, packed, rules, expected=expected, schedule=schedule, announce=announce)
+        answer.printed = child.printed  # all of it, now that the process has ended
+        return answer
+
+
+@contextmanager
+def open_child(database: bool, required: bool) -> Iterator["Child"]:
+    """A process for checks. At the end nothing of it is left: no process that it started, and no session."""
+    with _surroundings(database, required) as environment:
+        child = Child(environment)
+        try:
+            yield child
+        finally:
+            child.end()
+
+
+def check_in(
+    child: "Child",
+    exercise: Definition,
+    packed: str,
+    rules: Sequence[str],
+    *,
+    expected: Callable[[str], str],
+    schedule: str | None = None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Answer:
+    """What `run_check` does, in a process that is there. Where the answer has not `ended`, end that process."""
     order = {
         "exercise": exercise.name,
         "functions": packed,
@@ -111,18 +140,12 @@ def run_check(
         "seconds": LONGEST_SECONDS,
     }
     answer = Answer()
-    with _turn(database), _surroundings(database, required=exercise.database) as environment:
-        child = _Child(environment)
-        try:
-            child.order(order)
-            _collect(child, answer, expected, announce)
-        finally:
-            child.end()
-        answer.printed = child.printed
+    child.order(order)
+    _collect(child, answer, expected, announce)
     return answer
 
 
-def _collect(child: "_Child", answer: Answer, expected: Callable[[str], str], announce: Callable[[str], None]) -> None:
+def _collect(child: "Child", answer: Answer, expected: Callable[[str], str], announce: Callable[[str], None]) -> None:
     rule, what = "", ""
     limit, rule_limit = START_SECONDS, START_SECONDS
     rule_ends = deadline = monotonic() + limit
@@ -168,7 +191,7 @@ def _collect(child: "_Child", answer: Answer, expected: Callable[[str], str], an
                 return
 
 
-class _Child:
+class Child:
     """The process, its answers as they come, and what it prints."""
 
     def __init__(self, environment: dict[str, str]) -> None:

@@ -28,17 +28,18 @@ def plan(sql: str, **parameters: Any) -> None:
         root: Node = connection.execute(text(ANALYZE + sql), parameters).scalar_one()[0]["Plan"]
         connection.rollback()
     print(TEXTS["heading"])
-    for depth, node in _steps(root):
-        print(TEXTS["row"].format(times=node["Actual Loops"], indent="  " * depth, step=_name(node)))
+    for depth, node in steps(root):
+        print(TEXTS["row"].format(times=node["Actual Loops"], indent="  " * depth, step=step_name(node)))
 
 
-def _steps(node: Node, depth: int = 0) -> Iterator[tuple[int, Node]]:
+def steps(node: Node, depth: int = 0) -> Iterator[tuple[int, Node]]:
+    """The step and all that feed it, each with its depth below the first."""
     yield depth, node
     for child in node.get("Plans", []):
-        yield from _steps(child, depth + 1)
+        yield from steps(child, depth + 1)
 
 
-def _name(node: Node) -> str:
+def step_name(node: Node) -> str:
     """`Nested Loop Semi Join`, `Seq Scan on tasks`: the words of EXPLAIN's own text."""
     words = [node["Operation"] if node["Node Type"] == "ModifyTable" else node["Node Type"]]
     if node.get("Join Type", "Inner") != "Inner":

@@ -133,11 +133,12 @@ def claim_batch(
 ) -> list[RowMapping]:
     """Claim up to `batch_size` available tasks for `lease_seconds` seconds, at once.
 
-    `quotas` says for HIGH, MEDIUM and LOW how many tasks are taken first, at most; one
-    that is missing is 0. Places that are left then go to the remaining tasks, by
-    priority. Within a priority the oldest task comes first, and of two that are equally
-    old the one with the lower id. Tasks that others have locked are skipped. Tasks
-    without an attempt left are set to `failed`, as `retry.claim_task` does.
+    `quotas` says for HIGH, MEDIUM and LOW how many tasks are taken first, at most, and
+    in this order as long as there are places; one that is missing is 0. Places that are
+    left then go to the remaining tasks, by priority. Within a priority the oldest task
+    comes first, and of two that are equally old the one with the lower id. Tasks that
+    others have locked are skipped. Tasks without an attempt left are set to `failed`,
+    as `retry.claim_task` does.
 
     A quota holds for one batch: two workers together may exceed it. See `slots`.
 

@@ -102,13 +102,13 @@ def order_with_aging(aging_seconds: float) -> ColumnElement[datetime]:
     """What to order by, so that `aging_seconds` seconds of waiting make up for a step.
 
     A MEDIUM task counts as created `aging_seconds` later than it was, a LOW task twice
-    as much. So a LOW task waits for no HIGH task that was created more than twice
-    `aging_seconds` after it. All tasks age alike, so the order does not change with
-    time, and the clock is not asked.
+    as much. So while a LOW task is available and not locked, no HIGH task that was
+    created more than twice `aging_seconds` after it is claimed before it. All tasks age
+    alike, so the order does not change with time, and the clock is not asked.
 
     The price: no index holds this order. Each claim reads and sorts all tasks that are
-    available, while the strict order takes the first one from the index. And where more
-    tasks come than can be done, HIGH tasks wait too, behind old LOW ones.
+    available, while the strict one stops at the first of them in the index. And where
+    more tasks come than can be done, HIGH tasks wait too, behind old LOW ones.
 
     Raises ValueError where `aging_seconds` is not above 0.
     """

@@ -22,9 +22,9 @@ def claim_task(priority: str, slots: int, lease_seconds: float) -> RowMapping | 
 
     A slot is a number from 1 to `slots`, and is taken by one attempt. A unique index
     holds that, so never more than `slots` tasks of the priority are in progress, if all
-    workers claim them here. A slot is free again when its task is completed, failed or
-    given back. The task of a worker that crashed stays in its slot until the lease
-    expires, and is then claimed in it.
+    workers claim them here and with the same number. A slot is free again when its task
+    is completed, failed or given back. The task of a worker that crashed stays in its
+    slot until the lease expires, and is then claimed in it.
 
     Returns a mapping with `id`, `type`, `priority`, `attempts` (this claim's number,
     from 1) and `lease_until` (UTC), or None where no task is available, or no slot is

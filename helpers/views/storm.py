@@ -12,14 +12,15 @@ from helpers.views.frames import rows_of
 from helpers.views.layout import EDGE, WIDTH
 from helpers.views.palette import BLUE, GREEN, GREY, ICONS, INK, LEASE, LIGHT_GREY, ORANGE, PAPER, VERMILLION
 from helpers.views.picture import STYLE, Timeline
-from helpers.views.storm_lanes import Lane, read_lanes
+from helpers.views.storm_lanes import Band, Lane, read_lanes
 
 TITLE_HEIGHT, UPPER, GAP, LANE, AXIS, LEGEND = 0.65, 1.5, 0.25, 0.55, 0.6, 0.75  # inches, from top to bottom
 LEFT = 0.62  # inches, where the time begins
 BAR, STRIP = 0.2, 0.1  # inches: the height of a process, and of the strip that stands above it while its network stalls
 
 TEXTS = {
-    "title": "{done} of {tasks} tasks completed in {seconds:.0f} s",
+    "title": "{done} of {tasks} tasks completed, the last after {seconds:.0f} s",
+    "title_none": "0 of {tasks} tasks completed",
     "upper": "completed tasks",
     "axis": "seconds",
     "begins": "the storm begins",
@@ -74,7 +75,8 @@ def draw(lanes: dict[str, Lane], completed: list[float], lines: dict[str, float]
     with matplotlib.style.context(STYLE):
         figure = Figure(figsize=(WIDTH, height), dpi=DPI, facecolor=PAPER)
         FigureCanvasAgg(figure)
-        title = TEXTS["title"].format(done=len(completed), tasks=tasks, seconds=seconds)
+        last = completed[-1] if completed else 0.0
+        title = TEXTS["title" if completed else "title_none"].format(done=len(completed), tasks=tasks, seconds=last)
         figure.text(EDGE / WIDTH, 1 - 0.25 / height, title, va="center", fontsize=TITLE, weight="bold", color=INK)
 
         def part(bottom: float, high: float) -> Axes:
@@ -121,13 +123,24 @@ def draw_lane(axes: Axes, lane: Lane, y: float, seconds: float) -> None:
     for band in lane.bands:
         end = seconds if band.end is None else band.end
         draw_band(axes, band.kind, band.start, end, y)
-        if band.kind == "process" and (end - band.start) / seconds * (WIDTH - LEFT) > width_of(band.name) + 0.25:
-            name = axes.annotate(band.name, (band.start, y), xytext=(7, 0), textcoords="offset points", zorder=5)
-            name.set(va="center_baseline", color=INK, fontsize=TEXT - 1.5)  # beside the mark of a kill
+        needed = (width_of(band.name) + 0.25) * seconds / (WIDTH - LEFT)  # for the name, in seconds
+        at = free_for_name(lane, band, needed)
+        if band.kind == "process" and end - at > needed:
+            name = axes.annotate(band.name, (at, y), xytext=(7, 0), textcoords="offset points", zorder=5)
+            name.set(va="center_baseline", color=INK, fontsize=TEXT - 1.5)
     for at in lane.completed:
         draw_stroke(axes, at, y)
     for kind, at in lane.marks:
         draw_mark(axes, kind, at, y)
+
+
+def free_for_name(lane: Lane, band: Band, needed: float) -> float:
+    """Where a process's name can begin: at its start, or behind the marks that would cover it there."""
+    at = band.start
+    for mark in sorted(moment for _, moment in lane.marks):
+        if at < mark < at + needed:
+            at = mark
+    return at
 
 
 def draw_band(axes: Axes, kind: str, start: float, end: float, y: float) -> None:

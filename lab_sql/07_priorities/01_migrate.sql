@@ -14,7 +14,7 @@ BEGIN
 END
 $guard$;
 
--- An enum sorts in the order in which its values are named here: HIGH comes first. As text, LOW would come before MEDIUM.
+-- An enum sorts in the order in which its values are named here: HIGH comes first.
 DO $type$
 BEGIN
     IF to_regtype('backend_training.priority') IS NULL THEN
@@ -34,7 +34,8 @@ ALTER TABLE backend_training.tasks
 ALTER TABLE backend_training.tasks
     ALTER COLUMN created_at SET DEFAULT clock_timestamp();
 
--- The order of the claim. Tasks that are completed or failed are not in it, so it stays as small as the queue.
+-- The order of the claim. Tasks that are completed or failed are not in it, so it grows with the longest that the queue
+-- has been, and not with the history.
 CREATE INDEX IF NOT EXISTS tasks_in_claim_order ON backend_training.tasks (priority, created_at, id)
     WHERE status IN ('pending', 'processing');
 

@@ -1,6 +1,7 @@
 """A learner's answer that has passed its full check is kept, and a storm calls its functions."""
 
 import base64
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from helpers.exercises.courier import pack
 from helpers.exercises.exercise import Exercise
 from helpers.exercises.wrong.simulate import WRONG
 from helpers.lab import my_repository
+from helpers.lab.storms.functions import AGING_SECONDS
 from helpers.paths import lab_home
 
 
@@ -79,6 +81,24 @@ def test_a_storm_calls_what_was_kept_and_the_courses_own_for_the_rest() -> None:
     assert said["renew_lease"] == said["request_key"] == "the course's"
     assert '"lease"' not in repr(repository)
     assert 'The exercise "renew" is not solved yet' in repr(repository)
+
+
+def test_the_claim_of_lesson_7_takes_the_place_of_lesson_4s_and_is_called_with_an_aging() -> None:
+    mine = as_in_a_notebook(
+        "def my_claim(lease_seconds, aging_seconds): return lease_seconds, aging_seconds", "my_claim"
+    )
+    kept.keep("lease", pack([claim_task, mark_as_completed]))
+    kept.keep("aging", pack([mine]))
+    repository = my_repository()
+    assert repository.own["mark_as_completed"] is mark_as_completed
+    assert repository.own["claim_task"](3) == (3, AGING_SECONDS)
+    assert dict(repository.table().rows)["claim_task"] == "yours: my_claim"
+    [arrived] = pickle.loads(base64.b64decode(pack([repository.own["claim_task"]])))
+    assert arrived(3) == (3, AGING_SECONDS), "it reaches a worker"
+
+
+def test_nobody_is_reminded_of_lesson_7s_claim_since_lesson_4s_does_as_well() -> None:
+    assert "aging" not in repr(my_repository())
 
 
 def test_the_key_is_taken_from_an_answer_with_more_functions() -> None:

@@ -87,6 +87,7 @@ def test_a_cell_without_the_set_up_cell_says_what_to_do(path: Path) -> None:
     assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_every_cell_may_be_run_twice(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
