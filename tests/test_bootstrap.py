@@ -224,6 +224,7 @@ def test_a_package_that_somebody_removed_is_installed_again(made: Project) -> No
     assert "Successfully installed big-1.0" in out
 
 
+@pytest.mark.thorough
 def test_a_moved_folder_is_noticed(made: Project) -> None:
     home = made.root
     made.root = home.with_name("moved")

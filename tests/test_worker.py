@@ -12,6 +12,7 @@ from sqlalchemy import text
 from helpers.db import engine
 from helpers.lab import rebuild, start_worker
 from helpers.paths import ROOT
+from helpers.worker.options import parse
 
 Row = Callable[..., dict[str, object]]
 Expire = Callable[..., None]
@@ -133,10 +134,16 @@ def test_a_worker_that_holds_has_no_open_transaction(lesson4: None) -> None:
         ["A", "--unknown"],
     ],
 )
-def test_wrong_usage_ends_with_64_and_claims_nothing(row: Row, arguments: list[str]) -> None:
-    done = run(*arguments)
+def test_wrong_usage_ends_with_64(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(arguments)
+    assert end.value.code == 64
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_after_wrong_usage_nothing_is_claimed(row: Row) -> None:
+    done = run("A", "--lease-seconds", "0")
     assert done.returncode == 64
-    assert "usage:" in done.stderr
     assert row()["status"] == "pending"
 
 

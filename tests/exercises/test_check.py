@@ -144,9 +144,9 @@ def sleeps_in_the_database() -> Any:
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (exits_in_the_database, "exit code 9"),
+        pytest.param(exits_in_the_database, "exit code 9", marks=pytest.mark.thorough),
         (loops_in_the_database, "It had not come back after 10 s"),
-        (sleeps_in_the_database, "It had not come back after 10 s"),
+        pytest.param(sleeps_in_the_database, "It had not come back after 10 s", marks=pytest.mark.thorough),
         (wrong_claim.leaves_its_session_open, "its transaction was still open"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

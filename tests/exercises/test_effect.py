@@ -24,6 +24,7 @@ def why(functions: Functions, *rules: str) -> str:
     return " ".join(finding.why for _, finding in answer.findings if not finding.ok)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("functions", "rule", "says"),
     [

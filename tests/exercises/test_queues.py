@@ -139,6 +139,7 @@ def database_of_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     forget_engine()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["aging", "claim_batch"])
 def test_a_mistake_that_one_rule_finds_gets_a_message_of_its_own(name: str, database_of_checks: None) -> None:
     exercise, wrong = definition(name), import_module(f"helpers.exercises.wrong.{name}")

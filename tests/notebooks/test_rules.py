@@ -79,7 +79,8 @@ def test_the_metadata_name_the_kernel_and_nothing_else(notebook: NotebookNode) -
     assert notebook.metadata == {**KERNEL, "language_info": {"name": "python"}}
 
 
-def test_a_cell_without_the_set_up_cell_says_what_to_do(path: Path) -> None:
+def test_a_cell_without_the_set_up_cell_says_what_to_do() -> None:
+    path = PATHS[0]  # any of them: it says where the kernel starts
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("lab.tasks()")])
     with pytest.raises(CellExecutionError) as caught:
         client(notebook, path).execute()
