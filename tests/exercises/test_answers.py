@@ -16,8 +16,8 @@ from helpers.exercises.parts import Definition, exercise_texts
 Functions = tuple[Callable[..., Any], ...]
 
 
-# Wrong answers whose check takes five times as long as most: they loop or wait until they are ended, or are found by the
-# last rules alone. Other answers meet the same rules.
+# Wrong answers whose check takes five times as long as most: they loop or wait until they are ended, or only the last
+# rules find them. Other answers meet the same rules.
 SLOW = {
     "renew": {"without the number", "looks for the number first"},
     "transfer": {"NOWAIT in a loop"},
