@@ -40,8 +40,8 @@ class Timeline:
         Path(path).write_bytes(self._bytes(Path(path).suffix.removeprefix(".").lower()))
 
     def _bytes(self, kind: str) -> bytes:
-        # A date or a version inside the file would make two equal pictures differ.
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        # A date or a version inside the file would make two equal pictures differ. The words belong to it.
+        metadata = {"Description": self.description, **({"Date": None} if kind == "svg" else {"Software": None})}
         buffer = io.BytesIO()
         with matplotlib.style.context(STYLE):
             self.figure.savefig(buffer, format=kind, dpi=DPI * SHARP, metadata=metadata)
