@@ -127,7 +127,7 @@ class Exercise:
         """One way to write it. That it was looked at is noted in the progress."""
         progress.note(self._definition.name, solution=True)
         say(TEXTS["solution"])
-        functions = import_module(f"helpers.exercises.answers.{self._definition.name}").SOLUTION
+        functions = import_module(f"helpers.exercises.{self._definition.name}.answers").SOLUTION
         return Code("\n\n\n".join(inspect.getsource(function).strip() for function in functions))
 
     # Behind the check

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from helpers.exercises.claim import CLEAR, ROW
+from helpers.exercises.claim.checks import CLEAR, ROW
 from helpers.exercises.orders import explored
 from helpers.exercises.parts import Calling, Finding, Functions, Rule
 from helpers.schedules import Program, Run, Violation, no_error_but

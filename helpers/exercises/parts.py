@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from helpers.schedules import Program
 
 LANGUAGE = "en"
-FOLDER = Path(__file__).parent / "texts"
+FOLDER = Path(__file__).parent
 
 Functions: TypeAlias = Sequence[Callable[..., Any]]  # the learner's, in the order in which the task names them
 
@@ -84,4 +84,4 @@ class Definition:
 @cache
 def exercise_texts(name: str) -> dict[str, Any]:
     """What a learner reads of one exercise: `title`, `task`, `hints`, and tables of sentences."""
-    return tomllib.loads((FOLDER / LANGUAGE / f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((FOLDER / name / "texts" / f"{LANGUAGE}.toml").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from helpers.exercises import database
 from helpers.exercises.calls import Outcome
-from helpers.exercises.claim import CLEAR, EMPTY, not_a_task
+from helpers.exercises.claim.checks import CLEAR, EMPTY, not_a_task
 from helpers.exercises.leased import CALL_SECONDS, calls
 from helpers.exercises.orders import explored, sqlstate
 from helpers.exercises.parts import Calling, Finding, Functions, Rule

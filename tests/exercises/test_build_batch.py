@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from helpers.exercises.answers.build_batch import build_batch
-from helpers.exercises.build_batch import (
+from helpers.exercises.build_batch.answers import build_batch
+from helpers.exercises.build_batch.checks import (
     EXAMPLE,
     EXAMPLES,
     Case,
@@ -22,8 +22,8 @@ from helpers.exercises.build_batch import (
     reference,
     results,
 )
+from helpers.exercises.build_batch.wrong import MISCONCEPTIONS, TIME_MISCONCEPTIONS
 from helpers.exercises.parts import exercise_texts
-from helpers.exercises.wrong.build_batch import MISCONCEPTIONS, TIME_MISCONCEPTIONS
 from helpers.lab import rebuild
 
 

@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import text
 
 from helpers.db import engine, forget_engine
-from helpers.exercises import aging, claim_batch
+from helpers.exercises.aging import checks as aging
 from helpers.exercises.catalogue import definition
-from helpers.exercises.claim_batch import CASES, FOUR, Case, as_lists, random_case, right
+from helpers.exercises.claim_batch import checks as claim_batch
+from helpers.exercises.claim_batch.checks import CASES, FOUR, Case, as_lists, random_case, right
 from helpers.exercises.database import build, check_url, end_other_sessions
 from helpers.exercises.parts import Finding, exercise_texts
 from helpers.exercises.queues import STATES, Made, made, made_behind_the_planner
@@ -142,7 +143,7 @@ def database_of_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["aging", "claim_batch"])
 def test_a_mistake_that_one_rule_finds_gets_a_message_of_its_own(name: str, database_of_checks: None) -> None:
-    exercise, wrong = definition(name), import_module(f"helpers.exercises.wrong.{name}")
+    exercise, wrong = definition(name), import_module(f"helpers.exercises.{name}.wrong")
     build(exercise.lesson)
     for title, (functions, rule, says) in wrong.MORE.items():
         findings = [said for said in exercise.rule(rule).run(functions) if isinstance(said, Finding)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from helpers.exercises import database
 from helpers.exercises.calls import Outcome, article, call
+from helpers.exercises.claim import LESSON
 from helpers.exercises.orders import error_of, explored, sqlstate
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
 from helpers.schedules import (
@@ -210,7 +211,7 @@ def other_plans(functions: Functions) -> Iterator[Calling | Finding]:
 
 EXERCISE = Definition(
     name="claim",
-    lesson=3,
+    lesson=LESSON,
     functions=("claim_task",),
     mini=(
         Rule("alone", alone),

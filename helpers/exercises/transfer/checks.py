@@ -9,6 +9,7 @@ from helpers.exercises import database
 from helpers.exercises.calls import article, call, written
 from helpers.exercises.orders import error_of, explored, sqlstate
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.exercises.transfer import LESSON
 from helpers.schedules import Invariant, Offence, Program, Run, Violation, no_error_but
 from helpers.schedules.invariants import comes_back
 
@@ -176,7 +177,7 @@ def meeting(name: str, case: tuple[Rows, dict[str, Pair]], crashes: int = 0) -> 
 
 EXERCISE = Definition(
     name="transfer",
-    lesson=2,
+    lesson=LESSON,
     functions=("transfer",),
     mini=(
         Rule("alone", partial(calls, ALONE)),

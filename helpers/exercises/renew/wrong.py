@@ -10,7 +10,7 @@ from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
-from helpers.exercises.answers.renew import renew_lease
+from helpers.exercises.renew.answers import renew_lease
 from helpers.models import Task
 from helpers.repository.lease import MAX_LEASE_SECONDS, StaleClaimError
 

@@ -15,9 +15,10 @@ from functools import cache
 from random import Random
 from typing import Any
 
+from helpers.exercises.build_batch import LESSON
+from helpers.exercises.build_batch.wrong import MISCONCEPTIONS, TIME_MISCONCEPTIONS
 from helpers.exercises.calls import Outcome, article, call, shown
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
-from helpers.exercises.wrong.build_batch import MISCONCEPTIONS, TIME_MISCONCEPTIONS
 from helpers.models import PRIORITIES
 
 TEXTS = exercise_texts("build_batch")
@@ -380,7 +381,7 @@ results_of_mistake = cache(results)
 
 EXERCISE = Definition(
     name="build_batch",
-    lesson=9,
+    lesson=LESSON,
     functions=("build_batch",),
     mini=(Rule("examples", examples),),
     full=(

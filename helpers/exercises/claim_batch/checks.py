@@ -11,8 +11,10 @@ from sqlalchemy import select
 
 from helpers.db import engine
 from helpers.exercises import database
+from helpers.exercises.build_batch.wrong import MISCONCEPTIONS
 from helpers.exercises.calls import Outcome, article, call, shown, written
-from helpers.exercises.claim import CLEAR, ERRORS
+from helpers.exercises.claim.checks import CLEAR, ERRORS
+from helpers.exercises.claim_batch import LESSON
 from helpers.exercises.leased import CALL_SECONDS, LEASE, LONG_LEASE, in_every_order, reason_of_a_dead_lease
 from helpers.exercises.orders import error_of, replayed_finding, sqlstate
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
@@ -35,7 +37,6 @@ from helpers.exercises.queues import (
     with_few_disturbances,
     wrong_claims,
 )
-from helpers.exercises.wrong.build_batch import MISCONCEPTIONS
 from helpers.models import PRIORITIES, Task
 from helpers.repository.batch import claim_batch
 from helpers.schedules import (
@@ -261,7 +262,7 @@ MISTAKES: dict[str, Choice] = {name: MISCONCEPTIONS[name] for name in SHARED} | 
 
 
 def right(tasks: Sequence[Mapping[str, Any]], quotas: Quotas, batch_size: int) -> list[int]:
-    from helpers.exercises.build_batch import reference
+    from helpers.exercises.build_batch.checks import reference
 
     return reference([dict(task) for task in tasks], quotas, batch_size)
 
@@ -623,7 +624,7 @@ def clock(functions: Functions) -> Iterator[Calling | Finding]:
 
 EXERCISE = Definition(
     name="claim_batch",
-    lesson=8,
+    lesson=LESSON,
     functions=("my_claim_batch",),
     mini=(
         Rule("batches", partial(batches, (3, 3, 3), SIX)),

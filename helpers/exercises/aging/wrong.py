@@ -9,7 +9,7 @@ from sqlalchemy import String as Text
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
-from helpers.exercises.answers.aging import my_claim
+from helpers.exercises.aging.answers import my_claim
 from helpers.models import Task
 
 NOW = func.clock_timestamp()

@@ -9,7 +9,7 @@ from sqlalchemy import RowMapping, and_, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
-from helpers.exercises.answers.lease import claim_task, mark_as_completed
+from helpers.exercises.lease.answers import claim_task, mark_as_completed
 from helpers.models import Task
 from helpers.repository.lease import StaleClaimError
 

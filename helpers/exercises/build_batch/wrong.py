@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from helpers.exercises.answers.build_batch import age, build_batch
+from helpers.exercises.build_batch.answers import age, build_batch
 from helpers.models import PRIORITIES
 
 Task = Mapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 from helpers.exercises import database
 from helpers.exercises.calls import call, written
-from helpers.exercises.claim import (
+from helpers.exercises.claim.checks import (
     CLEAR,
     DO_NOT_WAIT,
     EMPTY,
@@ -16,6 +16,7 @@ from helpers.exercises.claim import (
     THREE_TASKS,
     not_a_task,
 )
+from helpers.exercises.lease import LESSON
 from helpers.exercises.leased import (
     CALL_SECONDS,
     LEASE,
@@ -341,7 +342,7 @@ CLAIM = frozenset({0})
 
 EXERCISE = Definition(
     name="lease",
-    lesson=4,
+    lesson=LESSON,
     functions=("claim_task", "mark_as_completed"),
     mini=(
         Rule("claims", claims, needs=CLAIM),

@@ -12,7 +12,8 @@ from typing import Any
 
 from helpers.exercises.calls import Outcome, article, call, written
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
-from helpers.exercises.wrong.simulate import MISCONCEPTIONS
+from helpers.exercises.simulate import LESSON
+from helpers.exercises.simulate.wrong import MISCONCEPTIONS
 
 TEXTS = exercise_texts("simulate")
 WHY = TEXTS["why"]
@@ -213,7 +214,7 @@ def misconception(simulate: Simulation) -> str | None:
 
 EXERCISE = Definition(
     name="simulate",
-    lesson=1,
+    lesson=LESSON,
     functions=("simulate",),
     mini=(Rule("examples", examples),),
     full=(

@@ -10,7 +10,7 @@ from sqlalchemy import and_, cast, func, or_, select, text, update
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
-from helpers.exercises.answers.claim_batch import my_claim_batch
+from helpers.exercises.claim_batch.answers import my_claim_batch
 from helpers.models import PRIORITIES, Task
 
 Quotas = Mapping[str, int]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from helpers.exercises import database
 from helpers.exercises.calls import Outcome, article, call, sentence_on, written
-from helpers.exercises.claim import CLEAR, ROW
+from helpers.exercises.claim.checks import CLEAR, ROW
 from helpers.exercises.leased import (
     CALL_SECONDS,
     LONG_LEASE,
@@ -22,6 +22,7 @@ from helpers.exercises.leased import (
 )
 from helpers.exercises.orders import error_of, replayed_finding, sqlstate
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.exercises.renew import LESSON
 from helpers.repository.lease import MAX_LEASE_SECONDS, StaleClaimError, claim_task, mark_as_completed
 from helpers.schedules import (
     Invariant,
@@ -458,7 +459,7 @@ every_order = partial(in_every_order, expected=EXPECTED, why=why)
 
 EXERCISE = Definition(
     name="renew",
-    lesson=5,
+    lesson=LESSON,
     functions=("renew_lease",),
     mini=(
         Rule("renews", renews),

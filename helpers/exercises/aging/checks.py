@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from helpers.exercises.aging import LESSON
 from helpers.exercises.calls import call, shown, written
-from helpers.exercises.claim import CLEAR, ERRORS
+from helpers.exercises.claim.checks import CLEAR, ERRORS
 from helpers.exercises.leased import (
     CALL_SECONDS,
     LEASE,
@@ -400,7 +401,7 @@ def clock(functions: Functions) -> Iterator[Calling | Finding]:
 
 EXERCISE = Definition(
     name="aging",
-    lesson=7,
+    lesson=LESSON,
     functions=("my_claim",),
     mini=(
         Rule("claims", partial(claims, THREE)),

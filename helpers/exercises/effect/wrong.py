@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
-from helpers.exercises.answers.effect import create_once, request_key
+from helpers.exercises.effect.answers import create_once, request_key
 from helpers.models import Document, ServiceRequest
 from helpers.repository.idempotency import Json, KeyReusedError
 

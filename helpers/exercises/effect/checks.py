@@ -15,8 +15,9 @@ from typing import Any
 
 from helpers.exercises import database
 from helpers.exercises.calls import Outcome, article, as_code, call, shown
-from helpers.exercises.claim import CLEAR, ROW
+from helpers.exercises.claim.checks import CLEAR, ROW
 from helpers.exercises.courier import pack
+from helpers.exercises.effect import LESSON
 from helpers.exercises.orders import error_of, explored, sqlstate
 from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
 from helpers.repository.idempotency import Json, KeyReusedError
@@ -446,7 +447,7 @@ KEY_ALONE, CREATE_ALONE = frozenset({0}), frozenset({1})
 
 EXERCISE = Definition(
     name="effect",
-    lesson=6,
+    lesson=LESSON,
     functions=("request_key", "create_once"),
     mini=(
         Rule("keys", keys, needs=KEY_ALONE),
