@@ -10,5 +10,5 @@
 One folder an exercise, and nothing outside of it knows its name: `__init__` says to which lesson it belongs, `checks`
 holds its rules, `answers` right answers, the first of them the solution, `wrong` known wrong ones, each with what the
 check says about it, and `texts/` what a learner reads. `catalogue` finds the folders.
-A check runs in a process and a database of its own: see `courier`, `child` and `database`.
+The machinery that checks stands below, in `helpers.checking`.
 """

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from helpers.exercises.catalogue import NAMES, definition
-from helpers.exercises.courier import Answer, Child, check_in, open_child, pack
+from helpers.checking.courier import Answer, Child, check_in, open_child, pack
+from helpers.checking.parts import Definition
+from helpers.exercises.catalogue import NAMES, definition, exercise_texts
 from helpers.exercises.exercise import Exercise
-from helpers.exercises.parts import Definition, exercise_texts
 
 Functions = tuple[Callable[..., Any], ...]
 

@@ -182,7 +182,7 @@ def test_the_check_ends_with_the_notebook() -> None:
     children: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while not children and time.monotonic() < deadline:
-        children = [p for p in psutil.Process(notebook.pid).children() if "helpers.exercises.child" in p.cmdline()]
+        children = [p for p in psutil.Process(notebook.pid).children() if "helpers.checking.child" in p.cmdline()]
         time.sleep(0.01)
     notebook.kill()
     notebook.wait()
@@ -310,4 +310,4 @@ def test_the_verdict_is_shown_in_a_notebook_as_in_a_terminal() -> None:
     for shown in (repr(verdict), verdict._repr_html_()):
         assert "Not yet right." in shown
         assert shown.count("what was true at the READ") == 1
-    assert "helpers/exercises" not in repr(verdict) + verdict._repr_html_()
+    assert "helpers/" not in repr(verdict) + verdict._repr_html_()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from helpers.checking import kept
+from helpers.checking.courier import pack
 from helpers.errors import LabError
-from helpers.exercises import kept
-from helpers.exercises.courier import pack
 from helpers.exercises.exercise import Exercise
 from helpers.exercises.lease.answers import claim_task, mark_as_completed
 from helpers.exercises.simulate.answers import simulate

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from helpers.checking.batches import right
+from helpers.checking.database import build, check_url, end_other_sessions
+from helpers.checking.parts import Finding
+from helpers.checking.queues import STATES, Made, made, made_behind_the_planner
 from helpers.db import engine, forget_engine
 from helpers.exercises.aging import checks as aging
-from helpers.exercises.catalogue import definition
+from helpers.exercises.catalogue import definition, exercise_texts
 from helpers.exercises.claim_batch import checks as claim_batch
-from helpers.exercises.claim_batch.checks import CASES, FOUR, Case, as_lists, random_case, right
-from helpers.exercises.database import build, check_url, end_other_sessions
-from helpers.exercises.parts import Finding, exercise_texts
-from helpers.exercises.queues import STATES, Made, made, made_behind_the_planner
+from helpers.exercises.claim_batch.checks import CASES, FOUR, Case, as_lists, random_case
 from helpers.lab import rebuild
 from helpers.repository import batch, priority
 

@@ -4,20 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from helpers.exercises.aging import LESSON
-from helpers.exercises.calls import call, shown, written
-from helpers.exercises.claim.checks import CLEAR, ERRORS
-from helpers.exercises.leased import (
+from helpers.checking.calls import call, shown, written
+from helpers.checking.leased import (
     CALL_SECONDS,
     LEASE,
     LONG_LEASE,
     in_every_order,
     reason_of_a_dead_lease,
 )
-from helpers.exercises.orders import error_of, replayed_finding, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
-from helpers.exercises.queues import (
-    LOCKER,
+from helpers.checking.orders import error_of, replayed_finding, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.queues import (
     STATES,
     THREE_TASKS,
     Made,
@@ -34,6 +31,8 @@ from helpers.exercises.queues import (
     with_few_disturbances,
     wrong_claims,
 )
+from helpers.checking.tasks import CLEAR, ERRORS, LOCKER
+from helpers.exercises.aging import LESSON
 from helpers.models import PRIORITIES
 from helpers.repository.lease import StaleClaimError, mark_as_completed
 from helpers.schedules import (
@@ -55,7 +54,7 @@ from helpers.schedules import (
 from helpers.schedules.invariants import changes, comes_back
 from helpers.schedules.program import EXPIRE
 
-TEXTS = exercise_texts("aging")
+TEXTS = texts_of(__package__)
 WHY: dict[str, str] = TEXTS["why"]
 SAYS = TEXTS["offences"]
 EXPECTED = TEXTS["expected"]
@@ -400,7 +399,7 @@ def clock(functions: Functions) -> Iterator[Calling | Finding]:
 
 
 EXERCISE = Definition(
-    name="aging",
+    package=__package__,
     lesson=LESSON,
     functions=("my_claim",),
     mini=(

@@ -1,6 +1,6 @@
 """Lesson 9's exercise: which tasks a batch takes, in plain Python: quotas first, then what is left.
 
-The reference below is compared with the learner's function in examples, edge cases and random cases, and the function
+What is right is compared with the learner's function in examples, edge cases and random cases, and the function
 with what lesson 8's SQL claims of the same rows in PostgreSQL.
 """
 
@@ -8,20 +8,21 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from random import Random
 from typing import Any
 
+from helpers.checking.batches import MISCONCEPTIONS, right
+from helpers.checking.calls import Outcome, article, call, shown
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
 from helpers.exercises.build_batch import LESSON
-from helpers.exercises.build_batch.wrong import MISCONCEPTIONS, TIME_MISCONCEPTIONS
-from helpers.exercises.calls import Outcome, article, call, shown
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.exercises.build_batch.wrong import TIME_MISCONCEPTIONS
 from helpers.models import PRIORITIES
 
-TEXTS = exercise_texts("build_batch")
+TEXTS = texts_of(__package__)
 WHY = TEXTS["why"]
 
 CALL_SECONDS = 5.0
@@ -54,7 +55,7 @@ class Case:
 
     @property
     def expected(self) -> list[int]:
-        return reference(self.tasks, self.quotas, self.batch_size)
+        return right(self.tasks, self.quotas, self.batch_size)
 
     @property
     def rows(self) -> list[dict[str, str]]:
@@ -62,25 +63,6 @@ class Case:
         if len(self.tasks) > MOST_ROWS:
             return []
         return [{name: str(value) for name, value in task.items()} for task in self.tasks]
-
-
-def reference(tasks: Sequence[TaskRow], quotas: Mapping[str, int], batch_size: int) -> list[int]:
-    """The rules of the task, word for word, for arguments that are not refused."""
-    available = sorted((task for task in tasks if task["status"] == "pending" and not task["locked"]), key=age)
-    waiting = {p: [task["id"] for task in available if task["priority"] == p] for p in PRIORITIES}
-    batch: list[int] = []
-    for priority in PRIORITIES:
-        batch += waiting[priority][: min(quotas.get(priority, 0), batch_size - len(batch))]
-    chosen = set(batch)
-    for priority in PRIORITIES:
-        left = [task_id for task_id in waiting[priority] if task_id not in chosen]
-        batch += left[: batch_size - len(batch)]
-    return batch
-
-
-def age(task: TaskRow) -> tuple[datetime, int]:
-    created_at: datetime = task["created_at"]
-    return (created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)), task["id"]
 
 
 def make(
@@ -215,7 +197,7 @@ def many(functions: Functions) -> Iterator[Calling | Finding]:
 
 def database(functions: Functions) -> Iterator[Calling | Finding]:
     """The learner's list beside the tasks that `claim_batch` of lesson 8 claims, in the same order."""
-    from helpers.exercises.database import build
+    from helpers.checking.database import build
 
     [build_batch] = functions
     yield Calling(TEXTS["rules"]["database"], 60.0)
@@ -363,7 +345,7 @@ def misconception(build_batch: BuildBatch) -> str | None:
     """The sentence on a known mistake, where the function's results are those of the mistake in every probe."""
     for with_times, mistakes in ((False, MISCONCEPTIONS), (True, TIME_MISCONCEPTIONS)):
         came = results(build_batch, with_times)
-        if came == results_of_mistake(reference, with_times):
+        if came == results_of_mistake(right, with_times):
             continue  # right in all of them
         for name, mistake in mistakes.items():
             if came == results_of_mistake(mistake, with_times):
@@ -380,7 +362,7 @@ results_of_mistake = cache(results)
 
 
 EXERCISE = Definition(
-    name="build_batch",
+    package=__package__,
     lesson=LESSON,
     functions=("build_batch",),
     mini=(Rule("examples", examples),),

@@ -1,15 +1,26 @@
 """Lesson 3's exercise: a claim that waits for nobody, and is committed before the work."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from helpers.exercises import database
-from helpers.exercises.calls import Outcome, article, call
+from helpers.checking import database
+from helpers.checking.calls import Outcome, call
+from helpers.checking.orders import error_of, explored, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.tasks import (
+    CLEAR,
+    DO_NOT_WAIT,
+    EMPTY,
+    ERRORS,
+    IN_ORDER,
+    LOCKER,
+    ONE_TASK,
+    OTHER_PLANS,
+    THREE_TASKS,
+    not_a_task,
+)
 from helpers.exercises.claim import LESSON
-from helpers.exercises.orders import error_of, explored, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
 from helpers.schedules import (
     Invariant,
     Offence,
@@ -25,22 +36,11 @@ from helpers.schedules import (
 )
 from helpers.schedules.invariants import changes, comes_back
 
-TEXTS = exercise_texts("claim")
+TEXTS = texts_of(__package__)
 WHY = TEXTS["why"]
 SAYS = TEXTS["offences"]
 
 CALL_SECONDS = 10.0
-CLEAR = "DELETE FROM backend_training.tasks; DELETE FROM backend_training.task_events;"
-EMPTY = (
-    "TRUNCATE backend_training.tasks, backend_training.task_events;"  # slower; the next rows stand in order of writing
-)
-ROW = "INSERT INTO backend_training.tasks (id, type) VALUES ({id}, 'generate_report')"
-ONE_TASK = f"{CLEAR} {ROW.format(id=42)}"
-# Written from the last to the first: so a claim without ORDER BY finds #44.
-THREE_TASKS = f"{CLEAR} {ROW.format(id=44)}; {ROW.format(id=43)}; {ROW.format(id=42)}"
-IN_ORDER = f"{EMPTY} {ROW.format(id=42)}; {ROW.format(id=43)}; {ROW.format(id=44)}"
-OTHER_PLANS = ("hashjoin", "mergejoin", "material", "hashagg", "sort")  # what is left runs a subquery again and again
-LOCKER = "L"
 LOCKING = (
     "BEGIN",
     "SELECT id FROM backend_training.tasks WHERE id = 42 FOR UPDATE",
@@ -86,14 +86,6 @@ def complaint(outcome: Outcome, expected: int | None, before: dict[int, str]) ->
     return None if after[got] == "processing" else str(WHY["status"]).format(id=got, status=after[got])
 
 
-def not_a_task(task: object, keys: tuple[str, ...], why: Mapping[str, str]) -> str | None:
-    """The sentence where this is no mapping with these keys, or None."""
-    if not isinstance(task, Mapping):
-        return why["not_mapping"].format(kind=article(type(task).__name__))
-    missing = [key for key in keys if key not in task]
-    return why["keys"].format(key=missing[0]) if missing else None
-
-
 def statuses() -> dict[int, str]:
     return {int(str(row["id"])): str(row["status"]) for row in database.read_rows("id, status")}
 
@@ -126,18 +118,6 @@ def _returns_what_it_claimed(run: Run) -> Offence | None:
     return None
 
 
-def _claims_do_not_wait(run: Run) -> Offence | None:
-    """The session that only holds a lock may wait, and so may a worker that has claimed and goes on."""
-    claiming, working = [], {LOCKER}
-    for step in run.steps:
-        if step.actor not in working:
-            claiming.append(step)
-        if step.actor and step.call and step.call.kind == "mark":
-            working.add(step.actor)
-    return claims_do_not_wait.check(replace(run, steps=claiming))
-
-
-DO_NOT_WAIT = Invariant(claims_do_not_wait.name, _claims_do_not_wait)
 FREE_TASK_IS_FOUND = Invariant(SAYS["free_name"], _free_task_is_found)
 RETURNS_WHAT_IT_CLAIMED = Invariant(SAYS["returned_name"], _returns_what_it_claimed)
 INVARIANTS = (
@@ -158,7 +138,6 @@ REASONS = {
     FREE_TASK_IS_FOUND.name: "free",
     comes_back.name: "lost",
 }
-ERRORS = {"55P03": "raised_locked", "TooManyStatements": "endless", "TimeoutError": "pool", "42703": "column"}
 
 
 def beside_a_lock(functions: Functions) -> Program:
@@ -210,7 +189,7 @@ def other_plans(functions: Functions) -> Iterator[Calling | Finding]:
 
 
 EXERCISE = Definition(
-    name="claim",
+    package=__package__,
     lesson=LESSON,
     functions=("claim_task",),
     mini=(

@@ -9,17 +9,13 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import select
 
-from helpers.db import engine
-from helpers.exercises import database
-from helpers.exercises.build_batch.wrong import MISCONCEPTIONS
-from helpers.exercises.calls import Outcome, article, call, shown, written
-from helpers.exercises.claim.checks import CLEAR, ERRORS
-from helpers.exercises.claim_batch import LESSON
-from helpers.exercises.leased import CALL_SECONDS, LEASE, LONG_LEASE, in_every_order, reason_of_a_dead_lease
-from helpers.exercises.orders import error_of, replayed_finding, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
-from helpers.exercises.queues import (
-    LOCKER,
+from helpers.checking import database
+from helpers.checking.batches import MISCONCEPTIONS, right
+from helpers.checking.calls import Outcome, article, call, shown, written
+from helpers.checking.leased import CALL_SECONDS, LEASE, LONG_LEASE, in_every_order, reason_of_a_dead_lease
+from helpers.checking.orders import error_of, replayed_finding, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.queues import (
     STATES,
     THREE_TASKS,
     Made,
@@ -37,6 +33,9 @@ from helpers.exercises.queues import (
     with_few_disturbances,
     wrong_claims,
 )
+from helpers.checking.tasks import CLEAR, ERRORS, LOCKER
+from helpers.db import engine
+from helpers.exercises.claim_batch import LESSON
 from helpers.models import PRIORITIES, Task
 from helpers.repository.batch import claim_batch
 from helpers.schedules import (
@@ -57,7 +56,7 @@ from helpers.schedules import (
 from helpers.schedules.invariants import changes, comes_back
 from helpers.schedules.program import EXPIRE
 
-TEXTS = exercise_texts("claim_batch")
+TEXTS = texts_of(__package__)
 WHY: dict[str, str] = TEXTS["why"]
 SAYS = TEXTS["offences"]
 EXPECTED = TEXTS["expected"]
@@ -259,12 +258,6 @@ MISTAKES: dict[str, Choice] = {name: MISCONCEPTIONS[name] for name in SHARED} | 
     "in_work": counts_what_is_in_work,
     "as_written": returned_as_written,
 }
-
-
-def right(tasks: Sequence[Mapping[str, Any]], quotas: Quotas, batch_size: int) -> list[int]:
-    from helpers.exercises.build_batch.checks import reference
-
-    return reference([dict(task) for task in tasks], quotas, batch_size)
 
 
 def as_lists(case: Case) -> list[dict[str, Any]]:
@@ -623,7 +616,7 @@ def clock(functions: Functions) -> Iterator[Calling | Finding]:
 
 
 EXERCISE = Definition(
-    name="claim_batch",
+    package=__package__,
     lesson=LESSON,
     functions=("my_claim_batch",),
     mini=(

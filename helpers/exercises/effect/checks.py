@@ -13,20 +13,20 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from helpers.exercises import database
-from helpers.exercises.calls import Outcome, article, as_code, call, shown
-from helpers.exercises.claim.checks import CLEAR, ROW
-from helpers.exercises.courier import pack
+from helpers.checking import database
+from helpers.checking.calls import Outcome, article, as_code, call, shown
+from helpers.checking.courier import pack
+from helpers.checking.orders import error_of, explored, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.tasks import CLEAR, ROW
 from helpers.exercises.effect import LESSON
-from helpers.exercises.orders import error_of, explored, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
 from helpers.repository.idempotency import Json, KeyReusedError
 from helpers.repository.lease import StaleClaimError, mark_as_completed
 from helpers.repository.retry import claim_task
 from helpers.schedules import Invariant, Offence, Program, Run, Violation, mark, no_error_but
 from helpers.schedules.invariants import comes_back
 
-TEXTS = exercise_texts("effect")
+TEXTS = texts_of(__package__)
 WHY = TEXTS["why"]
 SAYS = TEXTS["offences"]
 EXPECTED = TEXTS["expected"]
@@ -446,7 +446,7 @@ def in_orders(
 KEY_ALONE, CREATE_ALONE = frozenset({0}), frozenset({1})
 
 EXERCISE = Definition(
-    name="effect",
+    package=__package__,
     lesson=LESSON,
     functions=("request_key", "create_once"),
     mini=(

@@ -4,20 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from helpers.exercises import database
-from helpers.exercises.calls import call, written
-from helpers.exercises.claim.checks import (
-    CLEAR,
-    DO_NOT_WAIT,
-    EMPTY,
-    ERRORS,
-    IN_ORDER,
-    OTHER_PLANS,
-    THREE_TASKS,
-    not_a_task,
-)
-from helpers.exercises.lease import LESSON
-from helpers.exercises.leased import (
+from helpers.checking import database
+from helpers.checking.calls import call, written
+from helpers.checking.leased import (
     CALL_SECONDS,
     LEASE,
     LONG_LEASE,
@@ -28,8 +17,19 @@ from helpers.exercises.leased import (
     is_update,
     reason_of_a_dead_lease,
 )
-from helpers.exercises.orders import error_of, explored, replayed_finding, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.checking.orders import error_of, explored, replayed_finding, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.tasks import (
+    CLEAR,
+    DO_NOT_WAIT,
+    EMPTY,
+    ERRORS,
+    IN_ORDER,
+    OTHER_PLANS,
+    THREE_TASKS,
+    not_a_task,
+)
+from helpers.exercises.lease import LESSON
 from helpers.repository.lease import StaleClaimError
 from helpers.schedules import (
     Invariant,
@@ -50,7 +50,7 @@ from helpers.schedules import (
 )
 from helpers.schedules.invariants import comes_back
 
-TEXTS = exercise_texts("lease")
+TEXTS = texts_of(__package__)
 WHY = TEXTS["why"]
 SAYS = TEXTS["offences"]
 EXPECTED = TEXTS["expected"]
@@ -341,7 +341,7 @@ def other_plans(functions: Functions) -> Iterator[Calling | Finding]:
 CLAIM = frozenset({0})
 
 EXERCISE = Definition(
-    name="lease",
+    package=__package__,
     lesson=LESSON,
     functions=("claim_task", "mark_as_completed"),
     mini=(

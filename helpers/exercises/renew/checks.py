@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
-from helpers.exercises import database
-from helpers.exercises.calls import Outcome, article, call, sentence_on, written
-from helpers.exercises.claim.checks import CLEAR, ROW
-from helpers.exercises.leased import (
+from helpers.checking import database
+from helpers.checking.calls import Outcome, article, call, sentence_on, written
+from helpers.checking.leased import (
     CALL_SECONDS,
     LONG_LEASE,
     ONE_TASK,
@@ -20,8 +19,9 @@ from helpers.exercises.leased import (
     is_update,
     reason_of_a_dead_lease,
 )
-from helpers.exercises.orders import error_of, replayed_finding, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.checking.orders import error_of, replayed_finding, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.tasks import CLEAR, LOCKER, ROW
 from helpers.exercises.renew import LESSON
 from helpers.repository.lease import MAX_LEASE_SECONDS, StaleClaimError, claim_task, mark_as_completed
 from helpers.schedules import (
@@ -43,7 +43,7 @@ from helpers.schedules.connection import Call
 from helpers.schedules.invariants import changes, comes_back
 from helpers.schedules.program import EXPIRE
 
-TEXTS = exercise_texts("renew")
+TEXTS = texts_of(__package__)
 WHY: dict[str, str] = TEXTS["why"]
 SAYS = TEXTS["offences"]
 EXPECTED = TEXTS["expected"]
@@ -69,7 +69,6 @@ A_CLAIMS = """
     UPDATE backend_training.tasks
     SET status = 'processing', attempts = 1, lease_until = clock_timestamp() + interval '10 minutes'; COMMIT
 """
-LOCKER = "L"
 LOCKS_ANOTHER_TASK = (
     "BEGIN",
     "SELECT id FROM backend_training.tasks WHERE id = 43 FOR UPDATE",
@@ -458,7 +457,7 @@ def clock(functions: Functions) -> Iterator[Calling | Finding]:
 every_order = partial(in_every_order, expected=EXPECTED, why=why)
 
 EXERCISE = Definition(
-    name="renew",
+    package=__package__,
     lesson=LESSON,
     functions=("renew_lease",),
     mini=(

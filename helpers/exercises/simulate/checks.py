@@ -10,12 +10,12 @@ from functools import cache, partial
 from random import Random
 from typing import Any
 
-from helpers.exercises.calls import Outcome, article, call, written
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.checking.calls import Outcome, article, call, written
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
 from helpers.exercises.simulate import LESSON
 from helpers.exercises.simulate.wrong import MISCONCEPTIONS
 
-TEXTS = exercise_texts("simulate")
+TEXTS = texts_of(__package__)
 WHY = TEXTS["why"]
 
 CALL_SECONDS = 5.0
@@ -113,7 +113,7 @@ def other_names(functions: Functions) -> Iterator[Calling | Finding]:
 
 def database(functions: Functions) -> Iterator[Calling | Finding]:
     """The learner's number beside the number of claims that real sessions make in the same order."""
-    from helpers.exercises.database import build
+    from helpers.checking.database import build
 
     [simulate] = functions
     yield Calling(TEXTS["rules"]["database"], 60.0)
@@ -213,7 +213,7 @@ def misconception(simulate: Simulation) -> str | None:
 
 
 EXERCISE = Definition(
-    name="simulate",
+    package=__package__,
     lesson=LESSON,
     functions=("simulate",),
     mini=(Rule("examples", examples),),

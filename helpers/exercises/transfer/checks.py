@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import permutations, product
 
-from helpers.exercises import database
-from helpers.exercises.calls import article, call, written
-from helpers.exercises.orders import error_of, explored, sqlstate
-from helpers.exercises.parts import Calling, Definition, Finding, Functions, Rule, exercise_texts
+from helpers.checking import database
+from helpers.checking.calls import article, call, written
+from helpers.checking.orders import error_of, explored, sqlstate
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.tasks import CLEAR
 from helpers.exercises.transfer import LESSON
 from helpers.schedules import Invariant, Offence, Program, Run, Violation, no_error_but
 from helpers.schedules.invariants import comes_back
 
-TEXTS = exercise_texts("transfer")
+TEXTS = texts_of(__package__)
 WHY = TEXTS["why"]
 SAYS = TEXTS["offences"]
 
 CALL_SECONDS = 10.0
-CLEAR = "DELETE FROM backend_training.tasks; DELETE FROM backend_training.task_events;"
 
 Rows = dict[int, str]  # id → status
 Pair = tuple[int, int]
@@ -176,7 +176,7 @@ def meeting(name: str, case: tuple[Rows, dict[str, Pair]], crashes: int = 0) -> 
 
 
 EXERCISE = Definition(
-    name="transfer",
+    package=__package__,
     lesson=LESSON,
     functions=("transfer",),
     mini=(

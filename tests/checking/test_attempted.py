@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from helpers.exercises.attempted import attempted
+from helpers.checking.attempted import attempted
 
 UNTOUCHED = [
     "...",

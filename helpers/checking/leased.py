@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from helpers.exercises.claim.checks import CLEAR, ROW
-from helpers.exercises.orders import explored
-from helpers.exercises.parts import Calling, Finding, Functions, Rule
+from helpers.checking.orders import explored
+from helpers.checking.parts import Calling, Finding, Functions, Rule
+from helpers.checking.tasks import CLEAR, ROW
 from helpers.schedules import Program, Run, Violation, no_error_but
 from helpers.schedules.connection import Call
 

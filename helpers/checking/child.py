@@ -1,4 +1,4 @@
-"""The process of a check: `python -m helpers.exercises.child`, started by `courier`.
+"""The process of a check: `python -m helpers.checking.child`, started by `courier`.
 
 It reads an order as one line of JSON, with the learner's functions pickled in it, and answers with lines of JSON; then
 it waits for the next order. What the functions print goes to the standard error output, so that it cannot be taken for
@@ -14,9 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from helpers.checking.parts import Calling, Definition, Finding, Functions, definition_of
 from helpers.errors import LabError
-from helpers.exercises.catalogue import definition
-from helpers.exercises.parts import Calling, Definition, Finding, Functions
 from helpers.faults import end_with_parent
 
 TEXTS = {
@@ -49,7 +48,7 @@ def _answer(order: dict[str, Any], functions: Functions, send: Callable[..., Non
 
     from helpers.diagnosis import explain
 
-    exercise = definition(order["exercise"])
+    exercise = definition_of(order["exercise"])
     try:
         if order["schedule"] is not None:
             _replay(exercise, functions, order, send)
@@ -63,7 +62,7 @@ def _answer(order: dict[str, Any], functions: Functions, send: Callable[..., Non
 
 def _check(exercise: Definition, functions: Functions, order: dict[str, Any], send: Callable[..., None]) -> None:
     if exercise.database:
-        from helpers.exercises.database import build
+        from helpers.checking.database import build
 
         build(exercise.lesson, exercise.scripts)
     for name in order["rules"]:
@@ -82,8 +81,8 @@ def _check(exercise: Definition, functions: Functions, order: dict[str, Any], se
 
 
 def _replay(exercise: Definition, functions: Functions, order: dict[str, Any], send: Callable[..., None]) -> None:
-    from helpers.exercises.database import build
-    from helpers.exercises.orders import replayed
+    from helpers.checking.database import build
+    from helpers.checking.orders import replayed
 
     rule = exercise.rule(order["rules"][0])
     assert rule.program is not None

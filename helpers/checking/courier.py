@@ -24,10 +24,10 @@ import psutil
 from filelock import FileLock, Timeout
 from sqlalchemy import URL
 
+from helpers.checking.database import check_url, end_sessions
+from helpers.checking.parts import Definition, Finding, Functions
 from helpers.db import SessionFactory
 from helpers.errors import LabError
-from helpers.exercises.database import check_url, end_sessions
-from helpers.exercises.parts import Definition, Finding, Functions
 from helpers.faults import PARENT_PID
 from helpers.paths import ROOT, lab_home
 from helpers.servers import ServerError
@@ -133,7 +133,7 @@ def check_in(
 ) -> Answer:
     """What `run_check` does, in a process that is there. Where the answer has not `ended`, end that process."""
     order = {
-        "exercise": exercise.name,
+        "exercise": exercise.package,
         "functions": packed,
         "rules": list(rules),
         "schedule": schedule,
@@ -196,7 +196,7 @@ class Child:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.exercises.child"],
+            [sys.executable, "-m", "helpers.checking.child"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -4,14 +4,14 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
+from importlib import import_module
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from helpers.schedules import Program
 
 LANGUAGE = "en"
-FOLDER = Path(__file__).parent
 
 Functions: TypeAlias = Sequence[Callable[..., Any]]  # the learner's, in the order in which the task names them
 
@@ -65,11 +65,11 @@ class Rule:
 class Definition:
     """An exercise: the functions that it asks for, and the rules of the mini and of the full check.
 
-    The full check is the mini rules, and behind them the full ones. `database`: whether the mini rules need one.
-    `scripts`: what to run of `lab_sql/` beside the migrations up to this lesson.
+    `package`: its folder, as a package. The full check is the mini rules, and behind them the full ones. `database`:
+    whether the mini rules need one. `scripts`: what to run of `lab_sql/` beside the migrations up to this lesson.
     """
 
-    name: str
+    package: str
     lesson: int
     functions: Sequence[str]
     mini: Sequence[Rule]
@@ -77,11 +77,21 @@ class Definition:
     database: bool
     scripts: Sequence[str] = ()
 
+    @property
+    def name(self) -> str:
+        return self.package.rpartition(".")[2]
+
     def rule(self, name: str) -> Rule:
         return next(rule for rule in (*self.mini, *self.full) if rule.name == name)
 
 
+def definition_of(package: str) -> Definition:
+    """The exercise in this package: `EXERCISE` of its module `checks`."""
+    found: Definition = import_module(f"{package}.checks").EXERCISE
+    return found
+
+
 @cache
-def exercise_texts(name: str) -> dict[str, Any]:
-    """What a learner reads of one exercise: `title`, `task`, `hints`, and tables of sentences."""
-    return tomllib.loads((FOLDER / name / "texts" / f"{LANGUAGE}.toml").read_text(encoding="utf-8"))
+def texts_of(package: str) -> dict[str, Any]:
+    """What a learner reads of the exercise in this package: `title`, `task`, `hints`, and tables of sentences."""
+    return tomllib.loads((files(package) / "texts" / f"{LANGUAGE}.toml").read_text(encoding="utf-8"))

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from helpers.exercises import database
-from helpers.exercises.calls import Outcome
-from helpers.exercises.claim.checks import CLEAR, EMPTY, not_a_task
-from helpers.exercises.leased import CALL_SECONDS, calls
-from helpers.exercises.orders import explored, sqlstate
-from helpers.exercises.parts import Calling, Finding, Functions, Rule
+from helpers.checking import database
+from helpers.checking.calls import Outcome
+from helpers.checking.leased import CALL_SECONDS, calls
+from helpers.checking.orders import explored, sqlstate
+from helpers.checking.parts import Calling, Finding, Functions, Rule
+from helpers.checking.tasks import CLEAR, EMPTY, LOCKER, not_a_task
 from helpers.models import PRIORITIES
 from helpers.schedules import Invariant, Offence, Program, Run, Violation, no_error_but
 
@@ -265,9 +265,6 @@ def looked_without_a_lock(run: Run) -> bool:
     texts = [call.text.upper() for call in calls(run) if "BACKEND_TRAINING.TASKS" in call.text.upper()]
     selects = [text for text in texts if text.lstrip().startswith("SELECT") and "FOR UPDATE" not in text]
     return bool(selects) or not any("FOR UPDATE" in text for text in texts)
-
-
-LOCKER = "L"
 
 
 def locking(task_id: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 
-from helpers.exercises.parts import Calling, Finding
+from helpers.checking.parts import Calling, Finding
 from helpers.schedules import Invariant, Offence, Program, Report, Run, Violation, explore, invariant, replay
 from helpers.schedules.explorer import first_offence
 from helpers.schedules.invariants import comes_back

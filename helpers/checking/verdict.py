@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from helpers.exercises.parts import Finding
+from helpers.checking.parts import Finding
 from helpers.views import Table
 
 MOST_PRINTED = 5  # lines
