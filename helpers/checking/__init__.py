@@ -1,7 +1,33 @@
 """The machinery that checks a learner's functions, in a process and a database of their own. It knows no exercise.
 
-To write an exercise: `parts` (Definition, Rule, Finding), `calls` (call a function once), `orders` (in every order of
-its statements), `database` and `tasks` (rows), and, for claims with more to them, `leased`, `queues` and `batches`.
-To run one: `courier` takes the functions to the process of `child` and brings the findings back, `attempted` says
-whether there is anything to check, `verdict` shows what was found, `progress` and `kept` remember it.
+What an exercise is written with stands below: rules that call a function (`tried`), and rules that run situations in
+every order (`Orders`). `tasks`, `queues` and `batches` have rows to begin with and what must be true of a claim,
+`rules` what must be true of a run, and `database` the tables.
+
+What runs a check: `courier` takes the functions to the process of `child` and brings the findings back, `attempted`
+says whether there is anything to check, `verdict` shows what was found, `progress` and `kept` remember it.
 """
+
+from helpers.checking import database
+from helpers.checking.calls import Outcome, article, call, in_one_line, shown, tried, written
+from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking.situations import Orders, Situation
+
+__all__ = [
+    "Calling",
+    "Definition",
+    "Finding",
+    "Functions",
+    "Orders",
+    "Outcome",
+    "Rule",
+    "Situation",
+    "article",
+    "call",
+    "database",
+    "in_one_line",
+    "shown",
+    "texts_of",
+    "tried",
+    "written",
+]

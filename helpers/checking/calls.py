@@ -2,11 +2,14 @@
 
 import io
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+from helpers.checking.parts import Calling, Finding
+
+CALL_SECONDS = 10.0  # for one call, with nobody else there
 MOST_CHARACTERS = 60
 MOST_PRINTED = 2_000
 
@@ -34,6 +37,11 @@ class Outcome:
         if self.error is not None:
             return _error_words(self.error, "raised")
         return shown(self.value)
+
+    @property
+    def refusal(self) -> str:
+        """For the table of a call that should be refused: the class of the exception, or what came instead."""
+        return type(self.error).__name__ if self.error else self.came
 
     @property
     def why_raised(self) -> str:
@@ -65,6 +73,46 @@ def call(function: Callable[..., Any], *arguments: object) -> Outcome:
             return Outcome(function(*arguments), printed=output.kept)
     except BaseException as error:
         return Outcome(error=error, printed=output.kept)
+
+
+Tried: TypeAlias = Generator[Calling | Finding, None, Outcome | None]
+
+
+def tried(
+    called: str,
+    function: Callable[..., Any],
+    *arguments: object,
+    wrong: Callable[[Outcome], str | None],
+    expected: str = "",
+    refused_with: str = "",
+    came: Callable[[Outcome], str] = lambda outcome: outcome.came,
+    rows: Sequence[dict[str, str]] = (),
+    seconds: float = CALL_SECONDS,
+) -> Tried:
+    """Call the function and give one finding. `wrong` says what is wrong with the outcome, if anything is.
+
+    `expected` and `came` are for the table; or `refused_with`, the class of the exception that is expected.
+    Returns the outcome where it is right, and else None: `if not (yield from tried(…)): return`.
+    """
+    yield Calling(called, seconds)
+    outcome = call(function, *arguments)
+    why = wrong(outcome) or ""
+    shows = outcome.refusal if refused_with and outcome.error else came(outcome)
+    yield Finding(not why, called, shows, refused_with or expected, why, rows if why else ())
+    return None if why else outcome
+
+
+def in_one_line(trials: Iterable[Tried], came: str, expected: str) -> Iterator[Calling | Finding]:
+    """Many calls and one finding: the first that is wrong, or `came`, with how many were right at its {n}."""
+    count = 0
+    for trial in trials:
+        for said in trial:
+            if isinstance(said, Calling) or not said.ok:
+                yield said
+            if isinstance(said, Finding) and not said.ok:
+                return
+        count += 1
+    yield Finding(True, "", came.format(n=count), expected)
 
 
 def written(name: str, *arguments: object) -> str:

@@ -4,7 +4,8 @@ Its name is the lab's with `_check` behind it, which the guard of `lab_sql/` all
 afresh.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic, sleep
 
 import psycopg
@@ -113,6 +114,16 @@ def planner(*switched_off: str) -> None:
         for kind in switched_off:
             setting = psycopg.sql.Identifier(f"enable_{kind}")
             connection.execute(psycopg.sql.SQL("ALTER DATABASE {} SET {} = off").format(name, setting))
+
+
+@contextmanager
+def without_plans(*kinds: str) -> Iterator[None]:
+    """For all sessions that begin in this block: PostgreSQL does not use these kinds of plan."""
+    planner(*kinds)
+    try:
+        yield
+    finally:
+        planner()
 
 
 def _end(connection: psycopg.Connection, others: str, parameters: dict[str, str]) -> None:

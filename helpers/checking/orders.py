@@ -107,9 +107,9 @@ def replayed_finding(program: Program, schedule: str, *, expected: str, why: Cal
     return replace(_finding(violation, expected, why(violation)), schedule=schedule)
 
 
-def error_of(violation: Violation) -> BaseException | None:
+def error_of(run: Run) -> BaseException | None:
     """The exception with which an actor ended, if one did."""
-    return next((result for result in violation.run.results.values() if isinstance(result, BaseException)), None)
+    return next((result for result in run.results.values() if isinstance(result, BaseException)), None)
 
 
 def sqlstate(error: object) -> str | None:

@@ -3,24 +3,19 @@
 For the exercises of the lessons 7 and 8. The sentences are those of the exercise, in its `[why]`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 from helpers.checking import database
-from helpers.checking.calls import Outcome
-from helpers.checking.leased import CALL_SECONDS, calls
-from helpers.checking.orders import explored, sqlstate
-from helpers.checking.parts import Calling, Finding, Functions, Rule
-from helpers.checking.tasks import CLEAR, EMPTY, LOCKER, not_a_task
+from helpers.checking.calls import CALL_SECONDS, Outcome
+from helpers.checking.orders import sqlstate
+from helpers.checking.tasks import CLEAR, EMPTY, Rows, changed, not_a_task, rows_by_id
 from helpers.models import PRIORITIES
-from helpers.schedules import Invariant, Offence, Program, Run, Violation, no_error_but
 
 KEYS = ("id", "type", "attempts", "lease_until")
-COLUMNS = "*, clock_timestamp() AS now"
 
-Rows: TypeAlias = dict[int, dict[str, Any]]
 Texts: TypeAlias = Mapping[str, Any]
 
 
@@ -102,8 +97,8 @@ def put(tasks: Sequence[Made]) -> None:
     database.set_rows(made(tasks))
 
 
-# Three tasks, for the schedules. The order in the file is not the one in which they are claimed.
-THREE_TASKS = made([Made(42, "LOW", 50), Made(43, "MEDIUM", 40), Made(44, "HIGH", 30)], CLEAR)
+# For the schedules. The order in the file is not the one in which they are claimed.
+THREE_PRIORITIES = made([Made(42, "LOW", 50), Made(43, "MEDIUM", 40), Made(44, "HIGH", 30)], CLEAR)
 
 # Every state a task can have. Free are #56, #57 and #58.
 STATES = (
@@ -121,10 +116,6 @@ STATES = (
 
 
 # The rows
-
-
-def rows_by_id() -> Rows:
-    return {int(str(row["id"])): row for row in database.read_rows(COLUMNS)}
 
 
 def is_free(row: Mapping[str, Any]) -> bool:
@@ -152,11 +143,6 @@ def is_given_up(was: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     return is_spent(was) and failed
 
 
-def facts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the mere passing of time does not change."""
-    return {name: value for name, value in row.items() if name != "now"}
-
-
 def wrong_claims(tasks: Sequence[Any], before: Rows, seconds: float, why: Texts, others_open: int = 0) -> str:
     """The sentence on what is wrong with these claims, which one call has returned; or nothing.
 
@@ -176,14 +162,14 @@ def wrong_claims(tasks: Sequence[Any], before: Rows, seconds: float, why: Texts,
             return str(why["twice"]).format(id=task_id)
         if not is_free(before[task_id]):
             return not_free(before[task_id], why)
-    changed = [n for n in after if facts(after[n]) != facts(before[n]) and not is_given_up(before[n], after[n])]
-    if others := [f"#{task_id}" for task_id in changed if task_id not in ids]:
-        lost = [n for n in changed if n not in ids and is_spent(before[n])]
+    other = [n for n in changed(before, after) if not is_given_up(before[n], after[n])]
+    if others := [f"#{task_id}" for task_id in other if task_id not in ids]:
+        lost = [n for n in other if n not in ids and is_spent(before[n])]
         if lost and len(lost) == len(others):
             return str(why["given_up"]).format(id=lost[0], status=after[lost[0]]["status"])
         return str(why["others"]).format(others=", ".join(others))
     for task in tasks:
-        if task["id"] not in changed:
+        if task["id"] not in other:
             return str(why["uncommitted"]).format(id=task["id"])
         if wrong := wrong_row(before[task["id"]], after[task["id"]], task, seconds, why):
             return wrong
@@ -239,57 +225,5 @@ def why_raised(outcome: Outcome, why: Texts) -> str:
     return outcome.why_raised
 
 
-# Claimers at the same time
-
-
-def waits_for_nobody(name: str, sentence: str) -> Invariant:
-    """The rule that no step of a claim waits for another session. `sentence` has a place for {who} and for {others}.
-
-    What an actor does behind its first `mark`, when it has claimed, is none of this rule's business.
-    """
-
-    def check(run: Run) -> Offence | None:
-        at_work: set[str | None] = set()
-        for step in run.steps:
-            if step.what == "waits" and step.actor not in at_work and step.actor != LOCKER:
-                return Offence(sentence.format(who=step.actor, others=" and ".join(step.waits_for)), tuple(run.rows))
-            if step.call and step.call.kind == "mark":
-                at_work.add(step.actor)
-        return None
-
-    return Invariant(name, check)
-
-
-def looked_without_a_lock(run: Run) -> bool:
-    """Whether a statement found tasks and did not lock them."""
-    texts = [call.text.upper() for call in calls(run) if "BACKEND_TRAINING.TASKS" in call.text.upper()]
-    selects = [text for text in texts if text.lstrip().startswith("SELECT") and "FOR UPDATE" not in text]
-    return bool(selects) or not any("FOR UPDATE" in text for text in texts)
-
-
-def locking(task_id: int) -> tuple[str, ...]:
-    """A session that locks one row for a while."""
-    lock = f"SELECT id FROM backend_training.tasks WHERE id = {task_id:d} FOR UPDATE"  # noqa: S608
-    return "BEGIN", lock, "ROLLBACK"
-
-
-MOST_DISTURBANCES = 2  # a crash and an expiry, say, or a crash and a switch
-
-
-def with_few_disturbances(
-    name: str,
-    program: Callable[[Functions], Program],
-    *,
-    expected: Mapping[str, str],
-    why: Callable[[Violation], str],
-    most: int = MOST_DISTURBANCES,
-) -> Rule:
-    """A rule that explores the program, where all orders would be too many: those with `most` disturbances."""
-
-    def run(functions: Functions) -> Iterator[Calling | Finding]:
-        made = program(functions)
-        # An error says less than any other rule.
-        prefer = [rule for rule in made.invariants if rule.name != no_error_but().name]
-        yield from explored(made, expected=expected[name], why=why, prefer=prefer, seconds=600.0, max_switches=most)
-
-    return Rule(name, run, seconds=700.0, program=program)
+# For the schedules: when the clock is moved, a retry time comes and a lease ends; both are due by the database's clock.
+LATER = made((Made(42, "HIGH", 30), Made(43, "MEDIUM", 40, retry=3600), Made(44, "LOW", 50, "processing", 1, 3600)))

@@ -1,10 +1,10 @@
-"""What the exercises that claim tasks share: rows to begin with, and what must be true of any claim."""
+"""Rows for the checks to begin with, and the rows that a learner's function has left."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any, TypeAlias
 
+from helpers.checking import database
 from helpers.checking.calls import article
-from helpers.schedules import Invariant, Offence, Run, claims_do_not_wait
 
 CLEAR = "DELETE FROM backend_training.tasks; DELETE FROM backend_training.task_events;"
 EMPTY = (
@@ -17,7 +17,10 @@ THREE_TASKS = f"{CLEAR} {ROW.format(id=44)}; {ROW.format(id=43)}; {ROW.format(id
 IN_ORDER = f"{EMPTY} {ROW.format(id=42)}; {ROW.format(id=43)}; {ROW.format(id=44)}"
 OTHER_PLANS = ("hashjoin", "mergejoin", "material", "hashagg", "sort")  # what is left runs a subquery again and again
 LOCKER = "L"  # the session that only holds a lock
-ERRORS = {"55P03": "raised_locked", "TooManyStatements": "endless", "TimeoutError": "pool", "42703": "column"}
+LEASE = 10.0  # seconds, of the workers in the schedules: their clock is a virtual one
+LONG_LEASE = 600  # seconds, of a call with nobody else there
+
+Rows: TypeAlias = dict[int, dict[str, Any]]  # by id
 
 
 def not_a_task(task: object, keys: tuple[str, ...], why: Mapping[str, str]) -> str | None:
@@ -28,15 +31,22 @@ def not_a_task(task: object, keys: tuple[str, ...], why: Mapping[str, str]) -> s
     return why["keys"].format(key=missing[0]) if missing else None
 
 
-def _claims_do_not_wait(run: Run) -> Offence | None:
-    """The session that only holds a lock may wait, and so may a worker that has claimed and goes on."""
-    claiming, working = [], {LOCKER}
-    for step in run.steps:
-        if step.actor not in working:
-            claiming.append(step)
-        if step.actor and step.call and step.call.kind == "mark":
-            working.add(step.actor)
-    return claims_do_not_wait.check(replace(run, steps=claiming))
+def locking(task_id: int) -> tuple[str, ...]:
+    """What a session does that locks one row for a while."""
+    lock = f"SELECT id FROM backend_training.tasks WHERE id = {task_id:d} FOR UPDATE"  # noqa: S608
+    return "BEGIN", lock, "ROLLBACK"
 
 
-DO_NOT_WAIT = Invariant(claims_do_not_wait.name, _claims_do_not_wait)
+def rows_by_id(columns: str = "*, clock_timestamp() AS now") -> Rows:
+    """The tasks as they are committed now, and what time it is. `columns` is text of this project."""
+    return {int(str(row["id"])): row for row in database.read_rows(columns)}
+
+
+def facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the mere passing of time does not change."""
+    return {name: value for name, value in row.items() if name != "now"}
+
+
+def changed(before: Rows, after: Rows) -> list[int]:
+    """The ids of the tasks that are not as they were."""
+    return [task_id for task_id in after if facts(after[task_id]) != facts(before[task_id])]
