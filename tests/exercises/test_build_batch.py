@@ -10,18 +10,9 @@ import pytest
 
 from helpers.checking.batches import MISCONCEPTIONS, right
 from helpers.exercises.build_batch.answers import build_batch
-from helpers.exercises.build_batch.checks import (
-    EXAMPLE,
-    EXAMPLES,
-    Case,
-    broken_rule,
-    claimed_in_database,
-    first_difference,
-    make,
-    probes,
-    random_case,
-    results,
-)
+from helpers.exercises.build_batch.cases import EXAMPLE, EXAMPLES, Case, make, probes, random_case
+from helpers.exercises.build_batch.checks import claimed_in_database
+from helpers.exercises.build_batch.diagnosis import broken_rule, first_difference, results
 from helpers.exercises.build_batch.wrong import TIME_MISCONCEPTIONS
 from helpers.exercises.catalogue import exercise_texts
 from helpers.lab import rebuild

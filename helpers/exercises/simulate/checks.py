@@ -5,20 +5,34 @@ sessions do in PostgreSQL.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from random import Random
 from typing import Any
 
-from helpers.checking.calls import Outcome, article, call, written
-from helpers.checking.parts import Calling, Definition, Finding, Functions, Rule, texts_of
+from helpers.checking import (
+    Calling,
+    Definition,
+    Finding,
+    Functions,
+    Outcome,
+    Rule,
+    article,
+    call,
+    in_one_line,
+    texts_of,
+    tried,
+    written,
+)
+from helpers.checking import database as tables
+from helpers.checking.calls import Tried
 from helpers.exercises.simulate import LESSON
 from helpers.exercises.simulate.wrong import MISCONCEPTIONS
 
 TEXTS = texts_of(__package__)
-WHY = TEXTS["why"]
+WHY: dict[str, str] = TEXTS["why"]
 
 CALL_SECONDS = 5.0
+WORKERS = ("A", "AB", "ABC", "ABCD")
 MODES = ("naive", "atomic")
 EXAMPLES = [
     ("naive", "AABB"),
@@ -73,51 +87,27 @@ def sample() -> list[str]:
 
 def examples(functions: Functions) -> Iterator[Calling | Finding]:
     """One line for each example; what they have in common is said at the first that fails."""
-    [simulate] = functions
     for mode, order in EXAMPLES:
-        said, finding = judged(simulate, mode, list(order))
-        yield said
-        yield finding()
+        yield from judged(functions[0], mode, list(order), "unknown")
 
 
 def all_orders(functions: Functions) -> Iterator[Calling | Finding]:
     """Every order of one to four workers, until the first that is wrong."""
-    [simulate] = functions
-    calls = 0
-    for workers in ("A", "AB", "ABC", "ABCD"):
-        for mode in MODES:
-            for order in orders(workers):
-                said, finding = judged(simulate, mode, list(order), full=True)
-                yield said
-                found = finding()
-                calls += 1
-                if not found.ok:
-                    yield found
-                    return
-    yield Finding(True, "", f"{calls} right answers", TEXTS["expected"]["all_orders"])
+    calls = ((mode, list(order)) for workers in WORKERS for mode in MODES for order in orders(workers))
+    trials = (judged(functions[0], mode, order, "unknown_full") for mode, order in calls)
+    yield from in_one_line(trials, TEXTS["came"]["right"], TEXTS["expected"]["all_orders"])
 
 
 def other_names(functions: Functions) -> Iterator[Calling | Finding]:
-    [simulate] = functions
-    for order in OTHER_NAMES:
-        for mode in MODES:
-            said, finding = judged(simulate, mode, order, full=True)
-            yield said
-            found = finding()
-            if not found.ok:
-                rules_missed = found.why == WHY["unknown_full"]
-                yield replace(found, why=WHY["names"]) if rules_missed else found
-                return
-    yield Finding(True, "", f"{len(OTHER_NAMES) * len(MODES)} right answers", TEXTS["expected"]["names"])
+    trials = (judged(functions[0], mode, order, "names") for order in OTHER_NAMES for mode in MODES)
+    yield from in_one_line(trials, TEXTS["came"]["right"], TEXTS["expected"]["names"])
 
 
 def database(functions: Functions) -> Iterator[Calling | Finding]:
     """The learner's number beside the number of claims that real sessions make in the same order."""
-    from helpers.checking.database import build
-
     [simulate] = functions
     yield Calling(TEXTS["rules"]["database"], 60.0)
-    build(lesson=1)
+    tables.build(lesson=LESSON)
     runs = 0
     for mode in MODES:
         for order in sample():
@@ -129,7 +119,7 @@ def database(functions: Functions) -> Iterator[Calling | Finding]:
             if came.value != counted:
                 yield Finding(False, called, came.came, str(counted), WHY["database"].format(count=counted))
                 return
-    yield Finding(True, "", f"the same number in {runs} runs", TEXTS["expected"]["database"])
+    yield Finding(True, "", TEXTS["came"]["database"].format(n=runs), TEXTS["expected"]["database"])
 
 
 def claims_in_database(mode: str, order: str) -> int:
@@ -169,37 +159,29 @@ def claims(mode: str) -> bool:
         return session.scalar(claim) is not None
 
 
-def judged(
-    simulate: Simulation, mode: str, order: list[str], full: bool = False
-) -> tuple[Calling, Callable[[], Finding]]:
-    """What is about to be called, and a function that calls it and judges what came."""
+def judged(simulate: Simulation, mode: str, order: list[str], unknown: str) -> Tried:
+    given, expected = list(order), reference(mode, order)
+    wrong = partial(complaint, simulate, expected, (order, given), unknown)
     called = written("simulate", mode, order)
-    expected = reference(mode, order)
-
-    def finding() -> Finding:
-        given = list(order)
-        outcome = call(simulate, mode, given)
-        why = complaint(simulate, outcome, expected, given == order, full)
-        return Finding(why is None, called, outcome.came, str(expected), why or "")
-
-    return Calling(called, CALL_SECONDS), finding
+    return tried(called, simulate, mode, given, wrong=wrong, expected=str(expected), seconds=CALL_SECONDS)
 
 
-def complaint(simulate: Simulation, outcome: Outcome, expected: int, unchanged: bool, full: bool) -> str | None:
-    """The sentence on what is wrong, or None."""
+def complaint(
+    simulate: Simulation, expected: int, orders: tuple[list[str], list[str]], unknown: str, outcome: Outcome
+) -> str | None:
+    """The sentence on what is wrong, or None. `unknown`: the one for a number that no known mistake explains."""
     value = outcome.value
     if outcome.error is not None:
         return outcome.why_raised
     if value is None:
-        return str(WHY["printed" if outcome.printed else "none"])
+        return WHY["printed" if outcome.printed else "none"]
     if type(value) is not int:
-        return str(WHY["type"]).format(kind=article(type(value).__name__))
-    if not unchanged:
-        return str(WHY["changed"])
+        return WHY["type"].format(kind=article(type(value).__name__))
+    if orders[0] != orders[1]:
+        return WHY["changed"]
     if value != expected:
-        found = misconception(simulate)
-        return found or str(WHY["unknown_full" if full else "unknown"]).format(expected=expected)
-    return str(WHY["also_printed"]) if full and outcome.printed else None
+        return misconception(simulate) or WHY[unknown].format(expected=expected)
+    return WHY["also_printed"] if unknown != "unknown" and outcome.printed else None
 
 
 def misconception(simulate: Simulation) -> str | None:
