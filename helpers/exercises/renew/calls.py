@@ -154,15 +154,18 @@ def values(functions: Functions) -> Iterator[Calling | Finding]:
             return
     database.set_rows(TASKS)
     called, expected = written("renew_lease", 42, 2, MAX_LEASE_SECONDS), TEXTS["expected"]["renews"]
-    longest = tried(called, functions[0], 42, 2, MAX_LEASE_SECONDS, wrong=why_refused, expected=expected, came=came)
+    longest = tried(called, functions[0], 42, 2, MAX_LEASE_SECONDS, wrong=why_refused, expected=expected, came=raised)
     yield from longest
 
 
 def wrong_error(name: str, before: Rows, outcome: Outcome) -> str:
     if not isinstance(outcome.error, ValueError):
-        raised = type(outcome.error).__name__ if outcome.error else came(outcome)
-        return WHY[f"value_{name}"].format(came=raised)
+        return WHY[f"value_{name}"].format(came=raised(outcome))
     return WHY["value_changed"] if 42 in changed(before, rows_by_id(COLUMNS)) else ""
+
+
+def raised(outcome: Outcome) -> str:
+    return outcome.refusal if outcome.error else came(outcome)
 
 
 def why_refused(outcome: Outcome) -> str:
