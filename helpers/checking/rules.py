@@ -8,7 +8,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from helpers.checking.tasks import LOCKER
-from helpers.schedules import Invariant, Offence, Run, Violation, claims_do_not_wait
+from helpers.schedules import (
+    Invariant,
+    Offence,
+    Run,
+    Violation,
+    attempts_are_counted,
+    attempts_never_repeat,
+    claim_committed_before_work,
+    claims_do_not_wait,
+    lease_in_force,
+    no_task_lost,
+    one_current_attempt,
+)
 from helpers.schedules.connection import Call
 from helpers.schedules.invariants import changes
 from helpers.schedules.program import EXPIRE
@@ -77,6 +89,22 @@ def all_due_are_claimed(says: Mapping[str, str]) -> Invariant:
         return None
 
     return Invariant(says["due_name"], check)
+
+
+def rules_of_claims(says: Mapping[str, str], size: Invariant, no_error: Invariant) -> tuple[Invariant, ...]:
+    """What holds for claims with a lease, an attempt number and a limit of attempts. `size`: how much one may take."""
+    return (
+        size,
+        one_current_attempt,
+        attempts_never_repeat,
+        attempts_are_counted,
+        waits_for_nobody(says),
+        returns_what_it_claimed(says),
+        lease_in_force,
+        no_error,
+        claim_committed_before_work,
+        no_task_lost,
+    )
 
 
 def claimed(run: Run, who: str) -> list[tuple[int, int]]:

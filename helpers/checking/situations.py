@@ -15,7 +15,7 @@ from helpers.checking import database
 from helpers.checking.calls import CALL_SECONDS
 from helpers.checking.orders import error_of, explored, replayed_finding, sqlstate
 from helpers.checking.parts import Calling, Finding, Functions, Rule
-from helpers.checking.rules import reason_of_a_dead_lease
+from helpers.checking.rules import CLAIMS_DO_NOT_WAIT, reason_of_a_dead_lease
 from helpers.checking.tasks import LOCKER, OTHER_PLANS, locking
 from helpers.schedules import (
     Invariant,
@@ -42,6 +42,7 @@ Reason: TypeAlias = str | Callable[[Violation], str]  # a key of `[why]`
 # Where an exercise says nothing else.
 REASONS: Mapping[Invariant, Reason] = {
     one_task_a_claim: "many",
+    CLAIMS_DO_NOT_WAIT: "waits",
     attempts_never_repeat: "repeat",
     attempts_are_counted: "counted",
     claim_committed_before_work: "committed",
@@ -92,8 +93,9 @@ class Situation:
 class Orders:
     """Makes rules of situations, in the words of one exercise: its `[expected]` and `[why]`.
 
-    `reasons`: which sentence explains a broken rule, which may be given by its name; `errors`: which one an unexpected
-    error.
+    A broken rule is explained by the sentence of `[why]` that REASONS names; a rule of the exercise's own, which is
+    `x_name` in its `[offences]`, by `x`. `reasons`: for a rule, or for such an `x`, what explains it instead;
+    `errors`: what explains an unexpected error.
     """
 
     def __init__(
@@ -101,8 +103,10 @@ class Orders:
     ) -> None:
         self._expected: Mapping[str, str] = texts["expected"]
         self._why: Mapping[str, str] = texts["why"]
-        self._reasons = {rule.name: reason for rule, reason in REASONS.items()}
-        self._reasons |= {rule if isinstance(rule, str) else rule.name: reason for rule, reason in reasons.items()}
+        own = {key.removesuffix("_name"): name for key, name in texts["offences"].items() if key.endswith("_name")}
+        self._reasons: dict[str, Reason] = {rule.name: reason for rule, reason in REASONS.items()}
+        self._reasons |= {name: key for key, name in own.items()}
+        self._reasons |= {own[rule] if isinstance(rule, str) else rule.name: why for rule, why in reasons.items()}
         self._errors = errors
 
     def every(self, name: str, situation: Situation, *needs: int, most: int | None = None) -> Rule:

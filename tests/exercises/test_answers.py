@@ -4,31 +4,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from inspect import getsource
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from helpers.checking.courier import Answer, Child, check_in, open_child, pack
-from helpers.checking.parts import Definition
+from helpers.checking.database import build, check_url, end_other_sessions
+from helpers.checking.parts import Definition, Finding
+from helpers.db import forget_engine
 from helpers.exercises.catalogue import NAMES, definition, exercise_texts
 from helpers.exercises.exercise import Exercise
 
 Functions = tuple[Callable[..., Any], ...]
 
 
-# Wrong answers whose check takes five times as long as most: they loop or wait until they are ended, or only the last
-# rules find them. Other answers meet the same rules.
-SLOW = {
-    "renew": {"without the number", "looks for the number first"},
-    "transfer": {"NOWAIT in a loop"},
-    "claim_batch": {"in several transactions", "claims without a lock", "waits for locks", "locks everything"},
-    "effect": {
-        "key first, under a lock",
-        "key first, finished by the next",
-        "document first, under a lock",
-        "waits in a loop",
-    },
-}
+def wrong_module(name: str) -> ModuleType:
+    return import_module(f"helpers.exercises.{name}.wrong")
 
 
 def stub(*_arguments: object) -> Any:
@@ -49,10 +41,10 @@ def right_answers() -> list[Any]:
 def wrong_answers() -> list[Any]:
     found = []
     for name in NAMES:
-        module = import_module(f"helpers.exercises.{name}.wrong")
+        module = wrong_module(name)
         for title, (functions, says) in module.WRONG.items():
             full = title in module.FULL
-            marks = [pytest.mark.thorough] if full or title in SLOW.get(name, ()) else []
+            marks = [pytest.mark.thorough] if full or title in getattr(module, "SLOW", ()) else []
             found.append(pytest.param(name, functions, says, full, id=f"{name}: {title}", marks=marks))
     return found
 
@@ -117,10 +109,36 @@ def test_wrong_answers_fail_with_a_message_of_their_own(
     assert says in " ".join(finding.why for _, finding in answer.findings if not finding.ok), answer
 
 
+@pytest.fixture
+def database_of_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process uses it, as the process of a check does."""
+    url = check_url()
+    monkeypatch.setenv("DATABASE_URL", url.render_as_string(hide_password=False))
+    monkeypatch.setenv("LAB_SERVER", "url")
+    monkeypatch.setenv("LAB_DATABASE", str(url.database))
+    forget_engine()
+    yield
+    end_other_sessions()
+    monkeypatch.undo()
+    forget_engine()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name in NAMES if hasattr(wrong_module(name), "MORE")])
+def test_a_mistake_that_one_rule_finds_gets_a_message_of_its_own(name: str, database_of_checks: None) -> None:
+    exercise, wrong = definition(name), wrong_module(name)
+    build(exercise.lesson)
+    for title, (functions, rule, says) in wrong.MORE.items():
+        findings = [said for said in exercise.rule(rule).run(functions) if isinstance(said, Finding)]
+        assert says in " ".join(finding.why for finding in findings if not finding.ok), f"{title}: {findings}"
+    messages = [says for _, says in wrong.WRONG.values()] + [says for _, _, says in wrong.MORE.values()]
+    assert len(set(messages)) == len(messages)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_there_are_enough_answers_and_no_two_wrong_ones_share_a_message(name: str) -> None:
     assert len(import_module(f"helpers.exercises.{name}.answers").OTHERS) >= 1
-    messages = [says for _, says in import_module(f"helpers.exercises.{name}.wrong").WRONG.values()]
+    messages = [says for _, says in wrong_module(name).WRONG.values()]
     assert len(messages) >= 3
     assert len(set(messages)) == len(messages)
 

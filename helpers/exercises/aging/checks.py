@@ -18,23 +18,13 @@ from helpers.checking.queues import (
     why_raised,
     wrong_claims,
 )
-from helpers.checking.rules import all_due_are_claimed, reason_of_two_claims, returns_what_it_claimed, waits_for_nobody
+from helpers.checking.rules import all_due_are_claimed, reason_of_two_claims, rules_of_claims
 from helpers.checking.situations import FEW
 from helpers.checking.tasks import CLEAR, LEASE, LONG_LEASE, Rows, rows_by_id
 from helpers.exercises.aging import LESSON
 from helpers.exercises.aging.order import AGING, TEXTS, WHY, Claim, order
 from helpers.repository.lease import StaleClaimError, mark_as_completed
-from helpers.schedules import (
-    attempts_are_counted,
-    attempts_never_repeat,
-    claim_committed_before_work,
-    lease_in_force,
-    mark,
-    no_error_but,
-    no_task_lost,
-    one_current_attempt,
-    one_task_a_claim,
-)
+from helpers.schedules import lease_in_force, mark, no_error_but, one_current_attempt, one_task_a_claim
 
 SAYS = TEXTS["offences"]
 THREE = (Made(44, "HIGH", 30), Made(43, "MEDIUM", 40), Made(42, "LOW", 50))
@@ -118,39 +108,17 @@ def rescue(claim: Claim) -> object:
     return claim(LEASE, AGING)
 
 
-ALL_DUE = all_due_are_claimed(SAYS)
-RETURNS_WHAT_IT_CLAIMED = returns_what_it_claimed(SAYS)
-WAITS_FOR_NOBODY = waits_for_nobody(SAYS)
 NO_ERROR = no_error_but(StaleClaimError)
-OF_CLAIMS = (
-    one_task_a_claim,
-    one_current_attempt,
-    attempts_never_repeat,
-    attempts_are_counted,
-    WAITS_FOR_NOBODY,
-    RETURNS_WHAT_IT_CLAIMED,
-    lease_in_force,
-    NO_ERROR,
-    claim_committed_before_work,
-    no_task_lost,
-)
+OF_CLAIMS = rules_of_claims(SAYS, one_task_a_claim, NO_ERROR)
 ALONE = (one_task_a_claim, lease_in_force, NO_ERROR)
-ON_TIME = (lease_in_force, ALL_DUE, NO_ERROR)
+ON_TIME = (lease_in_force, all_due_are_claimed(SAYS), NO_ERROR)
 
 # #42 has no attempt left: it is given up by whoever meets it, and the other one finds #43.
 A_SPENT_ONE = made((Made(42, "HIGH", 50, "processing", 3, lease=-5), Made(43, "LOW", 30)), CLEAR)
 ONE_EXPIRED = made((Made(42, "MEDIUM", 50, "processing", 1, lease=-5),), CLEAR)
 TWO_WORKERS = Situation(ONE_EXPIRED, OF_CLAIMS, A=worker, B=worker, lease_ends=True, crash=True, rescue=rescue)
 
-orders = Orders(
-    TEXTS,
-    {
-        WAITS_FOR_NOBODY: "waits",
-        one_current_attempt: reason_of_two_claims,
-        RETURNS_WHAT_IT_CLAIMED: "other_row",
-        ALL_DUE: "own_comparison",
-    },
-)
+orders = Orders(TEXTS, {one_current_attempt: reason_of_two_claims})
 
 EXERCISE = Definition(
     package=__package__,

@@ -321,7 +321,7 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
 }
 FULL = {"LIMIT under IN", "accepts no aging"}
 
-# More of them, with the rule that finds them: `tests/exercises/test_queues.py` runs that rule alone, which is quicker.
+# More of them, with the rule that finds them: `tests/exercises/test_answers.py` runs that rule alone, which is quicker.
 MORE: dict[str, tuple[tuple[Callable[..., Any], ...], str, str]] = {
     "priority downwards": ((priority_downwards,), "order", "The least urgent tasks come first here"),
     "whole steps": ((whole_steps,), "order", "The waiting is counted in whole steps here"),

@@ -27,17 +27,7 @@ from helpers.checking import (
 from helpers.checking import database as tables
 from helpers.checking.calls import Tried
 from helpers.exercises.build_batch import LESSON
-from helpers.exercises.build_batch.cases import (
-    EAST,
-    EDGES,
-    ERRORS,
-    EXAMPLES,
-    TIMES,
-    Case,
-    make,
-    probes,
-    random_case,
-)
+from helpers.exercises.build_batch.cases import EAST, EDGES, ERRORS, EXAMPLES, TIMES, Case, make, probes, random_case
 from helpers.exercises.build_batch.diagnosis import TEXTS, WHY, BuildBatch, complaint
 from helpers.models import PRIORITIES
 

@@ -106,26 +106,17 @@ def free_task_is_found(run: Run) -> Offence | None:
     return None
 
 
-RETURNS_WHAT_IT_CLAIMED = returns_what_it_claimed(SAYS)
 OF_CLAIMS = (
     one_task_a_claim,
     one_current_attempt,
     CLAIMS_DO_NOT_WAIT,
     no_error_but(),
-    RETURNS_WHAT_IT_CLAIMED,
+    returns_what_it_claimed(SAYS),
     claim_committed_before_work,
     free_task_is_found,
 )
 
-orders = Orders(
-    TEXTS,
-    {
-        CLAIMS_DO_NOT_WAIT: "waits",
-        one_current_attempt: lambda violation: "twice_locked" if locks(violation.run) else "twice",
-        RETURNS_WHAT_IT_CLAIMED: "other_row",
-        free_task_is_found: "free",
-    },
-)
+orders = Orders(TEXTS, {one_current_attempt: lambda violation: "twice_locked" if locks(violation.run) else "twice"})
 TWO = Situation(THREE_TASKS, OF_CLAIMS, A=worker, B=worker)
 
 EXERCISE = Definition(

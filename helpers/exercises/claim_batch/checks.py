@@ -6,13 +6,7 @@ from typing import Any
 
 from helpers.checking import Definition, Orders, Rule, Situation, texts_of
 from helpers.checking.queues import LATER, STATES, THREE_PRIORITIES, Made, made
-from helpers.checking.rules import (
-    all_due_are_claimed,
-    claimed,
-    reason_of_two_claims,
-    returns_what_it_claimed,
-    waits_for_nobody,
-)
+from helpers.checking.rules import all_due_are_claimed, claimed, reason_of_two_claims, rules_of_claims
 from helpers.checking.situations import FEW
 from helpers.checking.tasks import CLEAR, LEASE
 from helpers.exercises.claim_batch import LESSON
@@ -22,9 +16,6 @@ from helpers.repository.batch import claim_batch
 from helpers.schedules import (
     Offence,
     Run,
-    attempts_are_counted,
-    attempts_never_repeat,
-    claim_committed_before_work,
     invariant,
     lease_in_force,
     mark,
@@ -108,39 +99,13 @@ def free_tasks_are_found(run: Run) -> Offence | None:
     return None
 
 
-ALL_DUE = all_due_are_claimed(SAYS)
-RETURNS_WHAT_IT_CLAIMED = returns_what_it_claimed(SAYS)
-WAITS_FOR_NOBODY = waits_for_nobody(SAYS)
 NO_ERROR = no_error_but()
-OF_BATCHES = (
-    at_most_its_size,
-    one_current_attempt,
-    attempts_never_repeat,
-    attempts_are_counted,
-    WAITS_FOR_NOBODY,
-    RETURNS_WHAT_IT_CLAIMED,
-    lease_in_force,
-    NO_ERROR,
-    claim_committed_before_work,
-    no_task_lost,
-    free_tasks_are_found,
-)
+OF_BATCHES = (*rules_of_claims(SAYS, at_most_its_size, NO_ERROR), free_tasks_are_found)
 ALONE = (at_most_its_size, lease_in_force, NO_ERROR)
-ON_TIME = (lease_in_force, ALL_DUE, NO_ERROR)
+ON_TIME = (lease_in_force, all_due_are_claimed(SAYS), NO_ERROR)
 WHOLE = (all_or_none, no_task_lost, NO_ERROR)
 
-orders = Orders(
-    TEXTS,
-    {
-        at_most_its_size: "many",
-        WAITS_FOR_NOBODY: "waits",
-        one_current_attempt: reason_of_two_claims,
-        RETURNS_WHAT_IT_CLAIMED: "other_row",
-        all_or_none: "part",
-        ALL_DUE: "own_comparison",
-        free_tasks_are_found: "locks_more",
-    },
-)
+orders = Orders(TEXTS, {at_most_its_size: "many", one_current_attempt: reason_of_two_claims})
 # Beside a batch of the course's: two of many statements make too many orders, and those are in "two".
 BESIDE_ANOTHER = Situation(WITH_A_PAST, OF_BATCHES, A=one_batch, B=the_courses, crash=True, rescue=rescue)
 

@@ -162,8 +162,6 @@ orders = Orders(
     {
         one_document: reason_of_two_documents,
         stored_answer: reason_of_another_answer,
-        all_or_nothing: "half",
-        SAYS["refused_name"]: "mixed",
         no_error_but(): reason_of_an_error,
     },
 )

@@ -460,3 +460,5 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "key first, finished by the next": (_creates(key_first_and_finished_by_the_next), "a part of the request"),
 }
 FULL = {"short key", "compares titles", "compares texts"}
+# Their check takes five times as long as most; other answers meet the same rules.
+SLOW = {"key first, under a lock", "key first, finished by the next", "document first, under a lock", "waits in a loop"}

@@ -387,3 +387,5 @@ FULL = {
     "accepts two days",
     "refuses a day",
 }
+# Their check takes five times as long as most; other answers meet the same rules.
+SLOW = {"without the number", "looks for the number first"}

@@ -137,3 +137,5 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "returns the number of rows": ((returns_the_number_of_rows,), "It returned an int"),
 }
 FULL = {"locks the target only", "two transactions"}
+# Their check takes five times as long as most; other answers meet the same rules.
+SLOW = {"NOWAIT in a loop"}
