@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from helpers.checking import database
 from helpers.checking.calls import CALL_SECONDS
-from helpers.checking.orders import error_of, explored, replayed_finding, sqlstate
+from helpers.checking.orders import SEARCH_SECONDS, error_of, explored, replayed_finding, sqlstate
 from helpers.checking.parts import Calling, Finding, Functions, Rule
 from helpers.checking.rules import CLAIMS_DO_NOT_WAIT, reason_of_a_dead_lease
 from helpers.checking.tasks import LOCKER, OTHER_PLANS, locking
@@ -32,8 +32,7 @@ from helpers.schedules import (
 from helpers.schedules.invariants import comes_back
 from helpers.schedules.program import EXPIRE
 
-SEARCH_SECONDS = 600.0
-RULE_SECONDS = 700.0
+RULE_SECONDS = SEARCH_SECONDS + 100.0
 FEW = 2  # disturbances, where all orders are too many: a crash and an expiry, say, or a crash and a switch
 
 Actor: TypeAlias = Callable[..., object]  # what one session does, given the learner's functions
@@ -103,10 +102,13 @@ class Orders:
     ) -> None:
         self._expected: Mapping[str, str] = texts["expected"]
         self._why: Mapping[str, str] = texts["why"]
-        own = {key.removesuffix("_name"): name for key, name in texts["offences"].items() if key.endswith("_name")}
-        self._reasons: dict[str, Reason] = {rule.name: reason for rule, reason in REASONS.items()}
-        self._reasons |= {name: key for key, name in own.items()}
-        self._reasons |= {own[rule] if isinstance(rule, str) else rule.name: why for rule, why in reasons.items()}
+        offences = texts.get("offences", {})
+        own = {key.removesuffix("_name"): name for key, name in offences.items() if key.endswith("_name")}
+        named: dict[str, Reason] = {name: key for key, name in own.items()}
+        named |= {own[rule] if isinstance(rule, str) else rule.name: why for rule, why in reasons.items()}
+        without = [reason for reason in named.values() if isinstance(reason, str) and reason not in self._why]
+        assert not without, f"[why] has no sentence for {without}"
+        self._reasons = {rule.name: reason for rule, reason in REASONS.items()} | named
         self._errors = errors
 
     def every(self, name: str, situation: Situation, *needs: int, most: int | None = None) -> Rule:
@@ -152,14 +154,5 @@ class Orders:
     def _explored(
         self, name: str, situation: Situation, functions: Functions, most: int | None = None
     ) -> Iterator[Calling | Finding]:
-        # An error says less than any other rule.
-        prefer = [rule for rule in situation.rules if rule.name != no_error_but().name]
         program = situation.program(functions)
-        yield from explored(
-            program,
-            expected=self._expected[name],
-            why=self.why,
-            prefer=prefer,
-            seconds=SEARCH_SECONDS,
-            max_switches=most,
-        )
+        yield from explored(program, expected=self._expected[name], why=self.why, max_switches=most)
