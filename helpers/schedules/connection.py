@@ -16,6 +16,7 @@ from psycopg.rows import TupleRow
 from psycopg.sql import as_string
 
 from helpers.schedules.clock import on_virtual_time, reads_time
+from helpers.schedules.limits import Limit, Limits, struck
 
 # After these the session itself has changed, and must be cleaned for the next run.
 CHANGES_SESSION = re.compile(
@@ -39,6 +40,14 @@ class Call:
     error: psycopg.Error | None = None
     closes_clean: bool = False  # a COMMIT or ROLLBACK of a transaction that changed and locked nothing
     made: bool = False
+    pause: Limit | None = None  # ends the session where it stands idle before this call
+    limit: Limit | None = None  # ends the call where it waits for a lock
+    limit_counts: bool = False  # or else it is lifted
+
+    @property
+    def struck(self) -> bool:
+        """Whether a limit of time has ended this call."""
+        return self.error is not None and struck(self.error)
 
     @property
     def reads_time(self) -> bool:
@@ -68,6 +77,7 @@ class SteppedConnection(psycopg.Connection[TupleRow]):
     """A connection whose calls wait for `stepper`; an ordinary connection where it is None."""
 
     stepper: Stepper | None = None
+    limits: Limits
     session_changed = False
     only_looked = True  # in the transaction that is open, if one is
 

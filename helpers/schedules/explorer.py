@@ -2,9 +2,9 @@
 
 The search runs the program again from its reset for every order (stateless model checking: Godefroid, "Model checking
 for programming languages using VeriSoft", POPL 1997). It goes by the number of *disturbances*: a switch away from an
-actor that could go on, a crash, an expiry. All runs with none come first, then all with one, and so on (context
-bounding: Musuvathi and Qadeer, "Iterative context bounding for systematic testing of multithreaded programs", PLDI
-2007): most faults need few, and the first schedule found is one of the simplest.
+actor that could go on, a crash, an expiry, the end of a patience. All runs with none come first, then all with one, and
+so on (context bounding: Musuvathi and Qadeer, "Iterative context bounding for systematic testing of multithreaded
+programs", PLDI 2007): most faults need few, and the first schedule found is one of the simplest.
 
 Orders that differ only in moves which cannot influence each other are run once (sleep sets: Godefroid, "Partial-order
 methods for the verification of concurrent systems", 1996; see `independent` for what counts as such).
@@ -19,9 +19,10 @@ from random import Random
 from time import monotonic
 
 from helpers.schedules.invariants import Offence, comes_back
-from helpers.schedules.program import EXPIRE, Program, actor_of, crash_of, parse
+from helpers.schedules.program import EXPIRE, Program, actor_of, crash_of, is_step, parse, patience_of
 from helpers.schedules.run import Row, Run
-from helpers.schedules.stage import Situation, Stage, open_stage
+from helpers.schedules.situation import Situation
+from helpers.schedules.stage import Stage, open_stage
 
 TEXTS = {
     "passed": "No rule was broken in {runs} runs, {extent}.",
@@ -190,13 +191,9 @@ class _Search:
 
         def choose(situation: Situation) -> str | None:
             nonlocal asleep, redundant, diverged
-            if diverged:
-                return None
-            if len(situation.moves) < len(branch.moves):
-                move = branch.moves[len(situation.moves)]
-                diverged = not situation.possible(move)  # the same moves led elsewhere than the last time
-                return move
-            if redundant:
+            # Fewer moves than the branch has: one was skipped, since the same moves led elsewhere than the last time.
+            diverged = diverged or len(situation.moves) < len(branch.moves)
+            if redundant or diverged:
                 return None
             chosen, tried = None, set(asleep)
             for move in options(self.program, situation):
@@ -214,7 +211,7 @@ class _Search:
             asleep = frozenset() if redundant else next_asleep
             return chosen
 
-        run = self.stage.run(choose)
+        run = self.stage.run(choose, branch.moves)
         run.redundant = redundant
         self.levels[cost] += 1
         self.redundant += redundant
@@ -243,11 +240,15 @@ def options(program: Program, situation: Situation) -> list[str]:
     if sum(move.endswith("!") for move in made) < program.crashes:
         # An actor that crashes before its first call has done nothing, and leaves nothing behind.
         moves += [crash_of(n) for n in (*situation.ready, *situation.waiting) if n in situation.began]
+    if sum(move.endswith("~") for move in made) < program.strikes:
+        moves += [patience_of(name) for name in situation.limits if patience_of(name) not in moves]
     return moves
 
 
 def disturbance(move: str, situation: Situation) -> int:
-    """1 for a crash, an expiry, and a switch away from an actor that could go on; else 0."""
+    """1 for a crash, an expiry, a limit that strikes, and a switch away from an actor that could go on; else 0."""
+    if move == situation.default_move():
+        return 0
     return int(move not in situation.ready or (situation.last in situation.ready and move != situation.last))
 
 
@@ -269,7 +270,7 @@ def independent(one: str, other: str, situation: Situation) -> bool:
 def _matters_to_nobody(move: str, situation: Situation) -> bool:
     name = actor_of(move)
     call = situation.ready.get(name) if name else None
-    if call is None:
+    if call is None or move.endswith("~"):
         return False
     if move.endswith("!"):
         return call.idle
@@ -295,13 +296,12 @@ def shrink(program: Program, stage: Stage, violation: Violation) -> Violation:
 
 
 def _size(run: Run) -> tuple[int, int, int]:
-    odd = sum(move == EXPIRE or move.endswith("!") for move in run.moves)
-    steps = [move for move in run.moves if move != EXPIRE and not move.endswith("!")]
+    steps = [move for move in run.moves if is_step(move)]
+    odd = len(run.moves) - len(steps)
     switches = sum(a != b for a, b in pairwise(steps))
     return odd + switches, len(run.moves), len(run.schedule.split())
 
 
 def _follow(stage: Stage, moves: list[str]) -> Run:
     """The run that makes these moves, and goes on in the default order behind them."""
-    waiting = iter(moves)
-    return stage.run(lambda _: next(waiting, None))
+    return stage.run(lambda _: None, moves)

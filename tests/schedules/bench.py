@@ -17,7 +17,8 @@ from helpers import db
 from helpers.repository.lease import claim_task, mark_as_completed
 from helpers.schedules import LEASED_QUEUE, Program, explore
 from helpers.schedules.explorer import first_offence
-from helpers.schedules.stage import Situation, Stage, open_stage
+from helpers.schedules.situation import Situation
+from helpers.schedules.stage import Stage, open_stage
 from helpers.scripts import find_script, run_script
 
 RESET = find_script("04_lease_and_attempts/02_reset.sql").read_text(encoding="utf-8")
