@@ -241,14 +241,12 @@ def options(program: Program, situation: Situation) -> list[str]:
         # An actor that crashes before its first call has done nothing, and leaves nothing behind.
         moves += [crash_of(n) for n in (*situation.ready, *situation.waiting) if n in situation.began]
     if sum(move.endswith("~") for move in made) < program.strikes:
-        moves += [patience_of(name) for name in situation.limits if patience_of(name) not in moves]
+        moves += [patience_of(name) for name in situation.limits]
     return moves
 
 
 def disturbance(move: str, situation: Situation) -> int:
     """1 for a crash, an expiry, a limit that strikes, and a switch away from an actor that could go on; else 0."""
-    if move == situation.default_move():
-        return 0
     return int(move not in situation.ready or (situation.last in situation.ready and move != situation.last))
 
 

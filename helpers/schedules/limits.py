@@ -133,7 +133,9 @@ class Limits:
         """As part of the transaction that is open, where one is: what the actor's own end of it takes back with it."""
         scope = "SESSION" if self._connection.pgconn.transaction_status == TransactionStatus.IDLE else "LOCAL"
         if values:
-            self._ask("; ".join(f"SET {scope} {name} = {value}" for name, value in values.items()).encode())
+            # First 0: a transaction_timeout that is running already goes on as it began, whatever it is set to then.
+            texts = (f"SET {scope} {name} = 0; SET {scope} {name} = {value}" for name, value in values.items())
+            self._ask("; ".join(texts).encode())
 
     def _ask(self, sql: bytes) -> list[str]:
         """Run SQL as no step of anybody, and return its results' only values."""

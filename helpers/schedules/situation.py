@@ -26,13 +26,10 @@ class Situation:
         return {name: limit for name, limit in (of_calls | of_pauses).items() if limit}
 
     def default_move(self) -> str | None:
-        """The move of the fixed order: the same actor goes on while it can, else the first that can. None: nobody.
-
-        Where all wait, for somebody else than each other, it is the end of a patience.
-        """
+        """The move of the fixed order: the same actor goes on while it can, else the first that can. None: nobody."""
         if self.last in self.ready:
             return self.last
-        return next(iter(self.ready), None) or next(map(patience_of, self.limits), None)
+        return next(iter(self.ready), None)
 
     def possible(self, move: str) -> bool:
         """Whether the move can be made now. Time can always pass; a crash also ends an actor that waits."""
