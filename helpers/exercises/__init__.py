@@ -7,7 +7,8 @@
     ex.hint(), ex.solution()
     ex.replay("A B A")                  # one schedule again, for the exercises with two workers
 
-One module an exercise (`catalogue` names them) holds its rules; `answers/` right answers, the first
-of them the solution; `wrong/` known wrong ones, each with what the check says about it; `texts/` what a learner reads.
-A check runs in a process and a database of its own: see `courier`, `child` and `database`.
+One folder an exercise, and nothing outside of it knows its name: `__init__` says to which lesson it belongs, `checks`
+holds its rules, `answers` right answers, the first of them the solution, `wrong` known wrong ones, each with what the
+check says about it, and `texts/` what a learner reads. `catalogue` finds the folders.
+The machinery that checks stands below, in `helpers.checking`.
 """

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from helpers.checking import progress
+from helpers.checking.attempted import attempted
+from helpers.checking.courier import Answer, pack, run_check
+from helpers.checking.kept import keep
+from helpers.checking.parts import Finding, Rule
+from helpers.checking.verdict import Verdict
 from helpers.errors import LabError
-from helpers.exercises import progress
-from helpers.exercises.attempted import attempted
-from helpers.exercises.catalogue import NAMES, definition
-from helpers.exercises.courier import Answer, pack, run_check
-from helpers.exercises.kept import keep
-from helpers.exercises.parts import Finding, Rule, exercise_texts
-from helpers.exercises.verdict import Verdict
+from helpers.exercises.catalogue import NAMES, definition, exercise_texts
 from helpers.views import Table
 
 TEXTS = {
@@ -127,7 +127,7 @@ class Exercise:
         """One way to write it. That it was looked at is noted in the progress."""
         progress.note(self._definition.name, solution=True)
         say(TEXTS["solution"])
-        functions = import_module(f"helpers.exercises.answers.{self._definition.name}").SOLUTION
+        functions = import_module(f"{self._definition.package}.answers").SOLUTION
         return Code("\n\n\n".join(inspect.getsource(function).strip() for function in functions))
 
     # Behind the check

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from helpers.exercises.database import check_url
+from helpers.checking.database import check_url
 from helpers.lab import wait_until
 
 # A session that was ended may still be seen for a moment; autovacuum comes and goes as it likes.
@@ -27,4 +27,4 @@ def nothing_is_left_behind() -> Iterator[None]:
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended meanwhile
             commands.append(process.cmdline())
-    assert [command for command in commands if "helpers.exercises.child" in command] == []
+    assert [command for command in commands if "helpers.checking.child" in command] == []

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from helpers.exercises.catalogue import NAMES, definition
-from helpers.exercises.courier import Answer, Child, check_in, open_child, pack
+from helpers.checking.courier import Answer, Child, check_in, open_child, pack
+from helpers.checking.parts import Definition
+from helpers.exercises.catalogue import NAMES, definition, exercise_texts
 from helpers.exercises.exercise import Exercise
-from helpers.exercises.parts import Definition, exercise_texts
 
 Functions = tuple[Callable[..., Any], ...]
 
@@ -39,7 +39,7 @@ def stub(*_arguments: object) -> Any:
 def right_answers() -> list[Any]:
     found = []
     for name in NAMES:
-        module = import_module(f"helpers.exercises.answers.{name}")
+        module = import_module(f"helpers.exercises.{name}.answers")
         found += [pytest.param(name, module.SOLUTION, id=f"{name}: solution")]
         for other in module.OTHERS:
             found.append(pytest.param(name, other, id=f"{name}: {other[0].__name__}", marks=pytest.mark.thorough))
@@ -49,7 +49,7 @@ def right_answers() -> list[Any]:
 def wrong_answers() -> list[Any]:
     found = []
     for name in NAMES:
-        module = import_module(f"helpers.exercises.wrong.{name}")
+        module = import_module(f"helpers.exercises.{name}.wrong")
         for title, (functions, says) in module.WRONG.items():
             full = title in module.FULL
             marks = [pytest.mark.thorough] if full or title in SLOW.get(name, ()) else []
@@ -119,8 +119,8 @@ def test_wrong_answers_fail_with_a_message_of_their_own(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_there_are_enough_answers_and_no_two_wrong_ones_share_a_message(name: str) -> None:
-    assert len(import_module(f"helpers.exercises.answers.{name}").OTHERS) >= 1
-    messages = [says for _, says in import_module(f"helpers.exercises.wrong.{name}").WRONG.values()]
+    assert len(import_module(f"helpers.exercises.{name}.answers").OTHERS) >= 1
+    messages = [says for _, says in import_module(f"helpers.exercises.{name}.wrong").WRONG.values()]
     assert len(messages) >= 3
     assert len(set(messages)) == len(messages)
 
@@ -140,7 +140,7 @@ def test_a_text_never_shows_the_solution(name: str) -> None:
     """No line of the solution's code that says something stands in a sentence of the check or in a hint."""
     lines = {
         line.strip()
-        for function in import_module(f"helpers.exercises.answers.{name}").SOLUTION
+        for function in import_module(f"helpers.exercises.{name}.answers").SOLUTION
         for line in getsource(function).splitlines()
         if len(line.strip()) > 35
     }

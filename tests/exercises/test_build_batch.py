@@ -1,4 +1,4 @@
-"""The reference of exercise `build_batch`, and the diagnosis of known mistakes."""
+"""The right of exercise `build_batch`, and the diagnosis of known mistakes."""
 
 import os
 import time
@@ -8,22 +8,13 @@ from random import Random
 
 import pytest
 
-from helpers.exercises.answers.build_batch import build_batch
-from helpers.exercises.build_batch import (
-    EXAMPLE,
-    EXAMPLES,
-    Case,
-    broken_rule,
-    claimed_in_database,
-    first_difference,
-    make,
-    probes,
-    random_case,
-    reference,
-    results,
-)
-from helpers.exercises.parts import exercise_texts
-from helpers.exercises.wrong.build_batch import MISCONCEPTIONS, TIME_MISCONCEPTIONS
+from helpers.checking.batches import MISCONCEPTIONS, right
+from helpers.exercises.build_batch.answers import build_batch
+from helpers.exercises.build_batch.cases import EXAMPLE, EXAMPLES, Case, make, probes, random_case
+from helpers.exercises.build_batch.checks import claimed_in_database
+from helpers.exercises.build_batch.diagnosis import broken_rule, first_difference, results
+from helpers.exercises.build_batch.wrong import TIME_MISCONCEPTIONS
+from helpers.exercises.catalogue import exercise_texts
 from helpers.lab import rebuild
 
 
@@ -51,7 +42,7 @@ def test_the_tables_of_the_task_are_the_examples_that_are_checked() -> None:
     assert table_rows(task, 2) == [[case.called, str(case.expected)] for case in EXAMPLES]
 
 
-def test_the_reference_and_the_solution_agree() -> None:
+def test_the_right_and_the_solution_agree() -> None:
     random = Random(3)
     for zones in ([None], [None, make(1, "LOW")["created_at"].tzinfo]):
         for _ in range(2_000):
@@ -63,7 +54,7 @@ def test_the_reference_and_the_solution_agree() -> None:
 def test_known_mistakes_are_told_apart_from_each_other_and_from_what_is_right() -> None:
     for with_times, mistakes in ((False, MISCONCEPTIONS), (True, TIME_MISCONCEPTIONS)):
         came = {name: results(mistake, with_times) for name, mistake in mistakes.items()}
-        came["right"] = results(reference, with_times)
+        came["right"] = results(right, with_times)
         assert [(a, b) for a, b in combinations(came, 2) if came[a] == came[b]] == []
     assert exercise_texts("build_batch")["misconceptions"].keys() == {**MISCONCEPTIONS, **TIME_MISCONCEPTIONS}.keys()
 
@@ -93,7 +84,7 @@ def test_probes_are_varied() -> None:
     assert sum(len(case.expected) < case.batch_size for case in cases) > 20
 
 
-def test_the_database_claims_what_the_reference_says() -> None:
+def test_the_database_claims_what_the_right_says() -> None:
     rebuild(9)
     random = Random(5)
     for _ in range(30):

@@ -15,15 +15,15 @@ from sqlalchemy import text
 
 from helpers.db import SessionFactory, engine, forget_engine
 from helpers.errors import LabError
-from helpers.exercises.answers.claim import claim_task
-from helpers.exercises.answers.lease import claim_task as claim_with_lease
-from helpers.exercises.answers.lease import mark_as_completed
-from helpers.exercises.answers.simulate import simulate
 from helpers.exercises.catalogue import NAMES
+from helpers.exercises.claim import wrong as wrong_claim
+from helpers.exercises.claim.answers import claim_task
 from helpers.exercises.exercise import Exercise, progress_table
-from helpers.exercises.wrong import claim as wrong_claim
-from helpers.exercises.wrong import lease as wrong_lease
-from helpers.exercises.wrong import simulate as wrong_simulate
+from helpers.exercises.lease import wrong as wrong_lease
+from helpers.exercises.lease.answers import claim_task as claim_with_lease
+from helpers.exercises.lease.answers import mark_as_completed
+from helpers.exercises.simulate import wrong as wrong_simulate
+from helpers.exercises.simulate.answers import simulate
 from helpers.lab import rebuild
 from helpers.paths import ROOT, lab_home
 
@@ -43,7 +43,7 @@ def whys(exercise: Exercise, *functions: Callable[..., Any], full: bool = False)
 
 def test_a_function_of_a_notebook_brings_along_what_it_uses() -> None:
     code = """
-from helpers.exercises.answers import simulate as module
+from helpers.exercises.simulate import answers as module
 OFFSET = 0
 def helper(mode, order):
     return module.simulate(mode, order) + OFFSET
@@ -113,7 +113,7 @@ def test_the_next_check_works_after_the_worst() -> None:
 def test_print_may_be_something_else() -> None:
     code = """
 import builtins
-from helpers.exercises.answers import simulate as module
+from helpers.exercises.simulate import answers as module
 def simulate(mode, order):
     global print
     print = 5
@@ -175,14 +175,14 @@ def test_processes_that_the_function_started_end_with_it() -> None:
 def test_the_check_ends_with_the_notebook() -> None:
     code = (
         "from helpers.exercises.exercise import Exercise\n"
-        "from helpers.exercises.wrong.simulate import loops_for_ever\n"
+        "from helpers.exercises.simulate.wrong import loops_for_ever\n"
         "Exercise('simulate').check(loops_for_ever)\n"
     )
     notebook = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     children: list[psutil.Process] = []
     deadline = time.monotonic() + 60
     while not children and time.monotonic() < deadline:
-        children = [p for p in psutil.Process(notebook.pid).children() if "helpers.exercises.child" in p.cmdline()]
+        children = [p for p in psutil.Process(notebook.pid).children() if "helpers.checking.child" in p.cmdline()]
         time.sleep(0.01)
     notebook.kill()
     notebook.wait()
@@ -310,4 +310,4 @@ def test_the_verdict_is_shown_in_a_notebook_as_in_a_terminal() -> None:
     for shown in (repr(verdict), verdict._repr_html_()):
         assert "Not yet right." in shown
         assert shown.count("what was true at the READ") == 1
-    assert "helpers/exercises" not in repr(verdict) + verdict._repr_html_()
+    assert "helpers/" not in repr(verdict) + verdict._repr_html_()

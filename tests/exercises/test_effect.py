@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from helpers.checking.courier import pack, run_check
+from helpers.checking.database import check_url
 from helpers.db import SessionFactory
-from helpers.exercises.answers.effect import create_once, request_key
-from helpers.exercises.courier import pack, run_check
-from helpers.exercises.database import check_url
-from helpers.exercises.effect import EXERCISE
-from helpers.exercises.wrong import effect as wrong
+from helpers.exercises.effect import wrong
+from helpers.exercises.effect.answers import create_once, request_key
+from helpers.exercises.effect.checks import EXERCISE
 from helpers.servers.server import connect
 
 Functions = tuple[Callable[..., Any], ...]

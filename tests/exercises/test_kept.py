@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from helpers.checking import kept
+from helpers.checking.courier import pack
 from helpers.errors import LabError
-from helpers.exercises import kept
-from helpers.exercises.answers.lease import claim_task, mark_as_completed
-from helpers.exercises.answers.simulate import simulate
-from helpers.exercises.courier import pack
 from helpers.exercises.exercise import Exercise
-from helpers.exercises.wrong.simulate import WRONG
+from helpers.exercises.lease.answers import claim_task, mark_as_completed
+from helpers.exercises.simulate.answers import simulate
+from helpers.exercises.simulate.wrong import WRONG
 from helpers.lab import my_repository
 from helpers.lab.storms.functions import AGING_SECONDS
 from helpers.paths import lab_home
@@ -27,7 +27,7 @@ def as_in_a_notebook(code: str, name: str) -> Callable[..., Any]:
 
 
 MINE = """
-from helpers.exercises.answers import simulate as module
+from helpers.exercises.simulate import answers as module
 OFFSET = 0
 def my_simulate(mode, order):
     return module.simulate(mode, order) + OFFSET

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from helpers.checking.batches import right
+from helpers.checking.database import build, check_url, end_other_sessions
+from helpers.checking.parts import Finding
+from helpers.checking.queues import STATES, Made, made, made_behind_the_planner
 from helpers.db import engine, forget_engine
-from helpers.exercises import aging, claim_batch
-from helpers.exercises.catalogue import definition
-from helpers.exercises.claim_batch import CASES, FOUR, Case, as_lists, random_case, right
-from helpers.exercises.database import build, check_url, end_other_sessions
-from helpers.exercises.parts import Finding, exercise_texts
-from helpers.exercises.queues import STATES, Made, made, made_behind_the_planner
+from helpers.exercises.aging import checks
+from helpers.exercises.aging import order as aging
+from helpers.exercises.catalogue import definition, exercise_texts
+from helpers.exercises.claim_batch import choice
+from helpers.exercises.claim_batch.calls import Case
+from helpers.exercises.claim_batch.choice import CASES, FOUR, as_lists, random_case, what_is_right, wrong_choice
 from helpers.lab import rebuild
 from helpers.repository import batch, priority
 
@@ -88,38 +92,34 @@ def test_what_is_right_is_what_the_course_claims() -> None:
     rebuild(9)
     random = Random(3)
     for case in (*CASES, Case(FOUR, 2, {"LOW": 1}), *(random_case(random) for _ in range(40))):
-        assert right(as_lists(case), case.quotas, case.batch_size) == claimed(case), case
+        assert what_is_right(case) == claimed(case), case
 
 
 def test_each_known_mistake_differs_from_all_others_and_from_what_is_right() -> None:
     found = {
         name: [choose(as_lists(case), case.quotas, case.batch_size) for case in CASES]
-        for name, choose in {**claim_batch.MISTAKES, "right": right}.items()
+        for name, choose in {**choice.MISTAKES, "right": right}.items()
     }
     assert [(a, b) for a, b in combinations(found, 2) if found[a] == found[b]] == []
-    assert exercise_texts("claim_batch")["misconceptions"].keys() == claim_batch.MISTAKES.keys()
+    assert exercise_texts("claim_batch")["misconceptions"].keys() == choice.MISTAKES.keys()
 
 
 def test_random_queues_are_varied() -> None:
     random = Random(8)
-    cases = [random_case(random) for _ in range(claim_batch.RANDOM_CASES)]
+    cases = [random_case(random) for _ in range(choice.RANDOM_CASES)]
     assert any(task.spent for case in cases for task in case.tasks)
     assert sum(bool(case.locked) for case in cases) > 3
     assert sum(case.batch_size < sum(case.quotas.values()) for case in cases) > 1
-    assert sum(bool(right(as_lists(case), case.quotas, case.batch_size)) for case in cases) > 5
+    assert sum(bool(what_is_right(case)) for case in cases) > 5
 
 
 def test_a_choice_that_no_known_mistake_explains_gets_a_sentence_of_its_own() -> None:
     case = CASES[0]
-    expected = right(as_lists(case), case.quotas, case.batch_size)
-    assert "The batch has 5 tasks and 6 places, and #22 is free" in claim_batch.wrong_choice(
-        expected[:5], expected, case
-    )
-    assert "returned in another order" in claim_batch.wrong_choice(expected[::-1], expected, case)
+    expected = what_is_right(case)
+    assert "The batch has 5 tasks and 6 places, and #22 is free" in wrong_choice(expected[:5], expected, case)
+    assert "returned in another order" in wrong_choice(expected[::-1], expected, case)
     other = [*expected[:5], 31]
-    assert "Place 6 of the batch belongs to #22, and #31 stands there" in claim_batch.wrong_choice(
-        other, expected, case
-    )
+    assert "Place 6 of the batch belongs to #22, and #31 stands there" in wrong_choice(other, expected, case)
 
 
 # -- mistakes that one rule finds --------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def database_of_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["aging", "claim_batch"])
 def test_a_mistake_that_one_rule_finds_gets_a_message_of_its_own(name: str, database_of_checks: None) -> None:
-    exercise, wrong = definition(name), import_module(f"helpers.exercises.wrong.{name}")
+    exercise, wrong = definition(name), import_module(f"helpers.exercises.{name}.wrong")
     build(exercise.lesson)
     for title, (functions, rule, says) in wrong.MORE.items():
         findings = [said for said in exercise.rule(rule).run(functions) if isinstance(said, Finding)]
@@ -162,7 +162,7 @@ def test_with_the_statistics_of_one_row_a_limit_under_in_takes_more_rows_than_it
             SELECT id FROM backend_training.tasks WHERE status = 'pending'
             ORDER BY priority, created_at + interval '1 second', id LIMIT 1 FOR UPDATE SKIP LOCKED)
     """)
-    put(made_behind_the_planner(aging.THREE))
+    put(made_behind_the_planner(checks.THREE))
     with engine().begin() as connection:
         assert connection.execute(claim).rowcount == 3
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.exercises.simulate import EXAMPLES, claims_in_database, orders, reference, sample
+from helpers.exercises.simulate.checks import EXAMPLES, claims_in_database, orders, reference, sample
 from helpers.lab import rebuild
 
 

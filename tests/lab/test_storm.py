@@ -11,7 +11,7 @@ import pytest
 from helpers import lab
 from helpers.db import database_url
 from helpers.errors import LabError
-from helpers.exercises.wrong.lease import completes_by_id
+from helpers.exercises.lease.wrong import completes_by_id
 from helpers.lab.facts import value, wait_until
 from helpers.lab.storms import storm as module
 from helpers.lab.storms.progress import Progress

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, create_engine, text
 
 from helpers.db import database_url, engine, use_engine
-from helpers.exercises.answers.build_batch import build_batch
+from helpers.exercises.build_batch.answers import build_batch
 from helpers.lab import rebuild
 from helpers.models import PRIORITIES
 from helpers.repository.batch import claim_batch, mark_as_completed, renew_leases

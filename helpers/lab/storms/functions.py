@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from helpers.checking.courier import pack
+from helpers.checking.kept import kept
 from helpers.errors import LabError
-from helpers.exercises.courier import pack
-from helpers.exercises.kept import kept
 from helpers.paths import lab_home
 from helpers.views import Table
 

@@ -1,1 +1,0 @@
-"""Known wrong answers: WRONG names each, with its functions and a part of what the check must say about it."""
