@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from helpers.checking.tasks import LOCKER
 from helpers.schedules import Invariant, Offence, Run, Violation, claims_do_not_wait
-from helpers.schedules.connection import Call
-from helpers.schedules.invariants import changes
+from helpers.schedules.call import Call
+from helpers.schedules.changes import changes
 from helpers.schedules.program import EXPIRE
 
 STANDS_STILL = re.compile(r"\bnow\(\)|\bcurrent_timestamp\b|\btransaction_timestamp\b", re.IGNORECASE)

@@ -14,8 +14,9 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
 from helpers import db
+from helpers.schedules.call import Call
 from helpers.schedules.clock import SEARCH_PATH
-from helpers.schedules.connection import Call, SteppedConnection, SteppedCursor, SteppedServerCursor
+from helpers.schedules.connection import SteppedConnection, SteppedCursor, SteppedServerCursor
 from helpers.schedules.limits import Disturbed, Limits
 from helpers.schedules.monitor import Monitor
 from helpers.schedules.run import Crash

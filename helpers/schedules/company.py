@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 
 from helpers.schedules.actor import Actor, State
-from helpers.schedules.connection import Call
+from helpers.schedules.call import Call
 from helpers.schedules.monitor import Monitor
 from helpers.schedules.program import Program
 from helpers.schedules.scripts import sql_actor, until_none

@@ -12,13 +12,10 @@ Where a schedule ends early, the run goes on in the fixed order of `default_move
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from helpers.errors import LabError
 from helpers.repository.lease import MAX_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from helpers.schedules.invariants import Invariant
+from helpers.schedules.rule import Invariant
 
 EXPIRE = "expire"
 EVENTS = "!~"  # behind an actor's name: what befalls it
@@ -54,7 +51,7 @@ class Program:
 
     actors: Mapping[str, Actor]
     reset: str | Callable[[], object]
-    invariants: Sequence["Invariant"] = ()
+    invariants: Sequence[Invariant] = ()
     expiries: int = 0
     crashes: int = 0
     strikes: int = field(default=1, kw_only=True)

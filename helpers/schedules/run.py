@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from helpers.schedules.connection import Call
+from helpers.schedules.call import Call
 from helpers.schedules.limits import Limit
 
 Row = dict[str, Any]
@@ -57,9 +57,3 @@ class Run:
         while end > 0 and self.by_default[end - 1]:
             end -= 1
         return " ".join(self.moves[:end])
-
-    def transcript(self) -> str:
-        """The run as text, for a person. The same schedule gives the same text."""
-        from helpers.schedules.transcript import write  # it imports this module
-
-        return write(self)

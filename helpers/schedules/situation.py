@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.schedules.connection import Call
+from helpers.schedules.call import Call
 from helpers.schedules.limits import Limit
 from helpers.schedules.program import actor_of, crash_of, is_step, patience_of
 

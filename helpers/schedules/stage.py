@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from helpers.schedules.actor import Actor, State
+from helpers.schedules.call import Call
 from helpers.schedules.clock import virtual
 from helpers.schedules.company import Company
-from helpers.schedules.connection import Call
 from helpers.schedules.limits import Disturbed
 from helpers.schedules.monitor import Monitor
 from helpers.schedules.program import EXPIRE, Program, actor_of, crash_of, patience_of
@@ -86,6 +86,10 @@ class Stage:
                     return run
                 self._crash_all(run)
                 moves, length = again.moves, length * TIMES_LONGER if again.longer else length
+
+    def follow(self, moves: Sequence[str]) -> Run:
+        """The run that makes these moves, and goes on in the fixed order behind them."""
+        return self.run(lambda _: None, moves)
 
     def _play(self, run: Run, choose: Choose, moves: Sequence[str], length: int) -> None:
         self._reset()

@@ -5,13 +5,10 @@ Waiting is written as PostgreSQL's own isolation tester writes it: `<waiting ...
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from helpers.schedules.rule import Violation
 from helpers.schedules.run import Row, Run, Step
 from helpers.schedules.statements import error_name, outcome, shortened
-
-if TYPE_CHECKING:
-    from helpers.schedules.explorer import Violation
 
 MOST_PADDING = 78
 LEFT_OUT = {"event", "type"}
@@ -49,12 +46,12 @@ def write(run: Run) -> str:
     return _aligned(lines)
 
 
-def write_violation(violation: "Violation") -> str:
+def write_violation(violation: Violation) -> str:
     """The run, the rule that it broke with the rows that show it, and the string that replays it."""
     rows = [TEXTS["sentence"].format(sentence=_row(row)) for row in violation.rows]
     return "\n".join(
         [
-            violation.run.transcript(),
+            write(violation.run),
             TEXTS["broken"].format(name=violation.invariant),
             TEXTS["sentence"].format(sentence=violation.sentence),
             *rows,

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from helpers.db import SessionFactory, engine
 from helpers.models import Task
-from helpers.schedules import Invariant, Offence, Program, Run, explore, invariant, no_error_but, replay
+from helpers.schedules import Invariant, Offence, Program, Run, explore, invariant, no_error_but, replay, write
 from helpers.schedules.limits import LIFTED, Limit, Limits
 from helpers.schedules.program import parse
 from tests.schedules.programs import ONE_TASK, sessions, two
@@ -50,10 +50,10 @@ def test_a_call_that_waits_goes_on_waiting_or_its_patience_ends(set_it: str, err
     program = sessions(A=limited(set_it.format(length)), B=["BEGIN", TOUCH, "SELECT 1", "COMMIT"])
     waits = replay(program, "B A A B B A")
     assert errors(waits) == []
-    assert "does not end ...>" in waits.transcript()
+    assert "does not end ...>" in write(waits)
     ends = replay(program, "B A A A~ B B A")
     assert errors(ends) == [error]
-    assert "⌛ A's patience ends: " in ends.transcript()
+    assert "⌛ A's patience ends: " in write(ends)
     late = replay(program, "B A A B A~ B A")
     assert errors(late) == [error]
     assert [step.what for step in late.steps if step.actor == "A"] == [
@@ -269,8 +269,8 @@ def test_a_violation_that_ends_a_patience_is_replayed_to_the_letter() -> None:
     claim = gives_up("SET LOCAL lock_timeout = '10ms'", takes_it_by_force)
     report = explore(program_with(claim, claimed_once))
     assert report.violation is not None
-    transcripts = {replay(program_with(claim), report.violation.schedule).transcript() for _ in range(10)}
-    assert transcripts == {report.violation.run.transcript()}
+    transcripts = {write(replay(program_with(claim), report.violation.schedule)) for _ in range(10)}
+    assert transcripts == {write(report.violation.run)}
 
 
 def test_the_error_of_a_limit_is_the_servers_own() -> None:
