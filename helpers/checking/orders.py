@@ -20,9 +20,9 @@ from helpers.schedules import (
     invariant,
     no_error_but,
     replay,
+    write,
 )
-from helpers.schedules.explorer import first_offence
-from helpers.schedules.invariants import comes_back
+from helpers.schedules.invariants import comes_back, first_offence
 from helpers.schedules.run import Row
 
 MOST_STATEMENTS = 60  # of one function in one run; a claim needs two
@@ -99,8 +99,8 @@ def explored(
 def replayed(program: Program, schedule: str) -> Finding:
     """One run of the program, as a finding with its transcript."""
     run = replay(program, schedule)
-    found = first_offence(program, run)
-    transcript = run.transcript()
+    found = first_offence(program.invariants, run)
+    transcript = write(run)
     if found:
         transcript += "\n" + TEXTS["broken"].format(name=found[0], sentence=found[1].sentence)
     return Finding(found is None, "", "", "", transcript=transcript)
@@ -109,7 +109,7 @@ def replayed(program: Program, schedule: str) -> Finding:
 def replayed_finding(program: Program, schedule: str, *, expected: str, why: Callable[[Violation], str]) -> Finding:
     """A rule that needs one order only."""
     run = replay(program, schedule)
-    found = first_offence(program, run)
+    found = first_offence(program.invariants, run)
     if found is None:
         return Finding(True, "", TEXTS["one"], expected)
     violation = Violation(found[0], found[1].sentence, found[1].rows, run)
@@ -191,7 +191,7 @@ def _finding(violation: Violation, expected: str, why: str) -> Finding:
         expected=expected,
         why=TEXTS["why"].format(sentence=violation.sentence.rstrip("."), why=why).strip(),
         rows=[shown_row(row) for row in violation.rows],
-        transcript=f"{violation.run.transcript()}\n{broken}",
+        transcript=f"{write(violation.run)}\n{broken}",
         schedule=violation.schedule,
     )
 

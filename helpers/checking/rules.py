@@ -21,8 +21,8 @@ from helpers.schedules import (
     no_task_lost,
     one_current_attempt,
 )
-from helpers.schedules.connection import Call
-from helpers.schedules.invariants import changes
+from helpers.schedules.call import Call
+from helpers.schedules.changes import changes
 from helpers.schedules.program import EXPIRE
 
 STANDS_STILL = re.compile(r"\bnow\(\)|\bcurrent_timestamp\b|\btransaction_timestamp\b", re.IGNORECASE)

@@ -20,6 +20,7 @@ from helpers.checking.tasks import LOCKER, OTHER_PLANS, locking
 from helpers.schedules import (
     Invariant,
     Program,
+    Run,
     Violation,
     attempts_are_counted,
     attempts_never_repeat,
@@ -31,6 +32,13 @@ from helpers.schedules import (
 )
 from helpers.schedules.invariants import comes_back
 from helpers.schedules.program import EXPIRE
+
+TEXTS = {
+    "limit": (
+        "A limit of time that it has set itself ended its wait. That says that the other one is slow; "
+        "it does not say that the other one has died: its transaction goes on, and commits."
+    ),
+}
 
 RULE_SECONDS = SEARCH_SECONDS + 100.0
 FEW = 2  # disturbances, where all orders are too many: a crash and an expiry, say, or a crash and a switch
@@ -89,6 +97,11 @@ class Situation:
         )
 
 
+def limit_struck(run: Run) -> bool:
+    """Whether a limit of time, which an actor had set itself, ended a call or a session."""
+    return any(step.what == "patience" for step in run.steps)
+
+
 class Orders:
     """Makes rules of situations, in the words of one exercise: its `[expected]` and `[why]`.
 
@@ -144,6 +157,8 @@ class Orders:
     def why(self, violation: Violation) -> str:
         """The sentence on why a rule was broken; empty where there is none."""
         error = error_of(violation.run)
+        if limit_struck(violation.run) and sqlstate(error) not in self._errors:
+            return TEXTS["limit"]
         reason = self._reasons.get(violation.invariant, "")
         if callable(reason):
             reason = reason(violation)

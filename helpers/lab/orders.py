@@ -16,8 +16,8 @@ from IPython.display import display
 from helpers.diagnosis import readable_errors
 from helpers.errors import LabError
 from helpers.lab.lesson import current_lesson
-from helpers.schedules import Program, Run, Step, replay
-from helpers.schedules.connection import Call
+from helpers.schedules import Program, Run, Step, replay, write
+from helpers.schedules.call import Call
 from helpers.schedules.statements import outcome, shortened
 from helpers.scripts import lesson_folder, run_script
 from helpers.views.picture import Timeline
@@ -78,7 +78,7 @@ class Replay:
 
     def __repr__(self) -> str:
         got = [TEXTS["returned"].format(name=name, value=value) for name, value in sorted(self.results.items())]
-        return f"{self.run.transcript()}\n\n{', '.join(got)}. {self.verdict}"
+        return f"{write(self.run)}\n\n{', '.join(got)}. {self.verdict}"
 
 
 def replay_order(claim: Claim, order: str) -> Replay:

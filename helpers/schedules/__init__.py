@@ -3,7 +3,7 @@
     program = Program(actors={"A": worker, "B": worker}, reset=RESET, invariants=LEASED_QUEUE, expiries=1, crashes=1)
     report = explore(program)
     print(report)                                 # "No rule was broken …", or the run that breaks one
-    replay(program, "A A A expire B B B A").transcript()
+    print(write(replay(program, "A A A expire B B B A")))
 
 An actor is an ordinary function that uses `helpers.db.SessionFactory`. Each of its calls to the database (a statement,
 a COMMIT, a ROLLBACK) is a step, and a scheduler decides who goes next. See `program` for what a schedule says, `clock`
@@ -11,17 +11,14 @@ for what happens to time, `invariants` for the rules.
 """
 
 from helpers.schedules.actor import mark
-from helpers.schedules.explorer import Report, Violation, explore, replay
+from helpers.schedules.explorer import explore, replay
 from helpers.schedules.invariants import (
     LEASED_QUEUE,
-    Invariant,
-    Offence,
     attempts_are_counted,
     attempts_never_repeat,
     claim_committed_before_work,
     claims_do_not_wait,
     finished_is_finished,
-    invariant,
     lease_in_force,
     no_error_but,
     no_task_lost,
@@ -31,7 +28,10 @@ from helpers.schedules.invariants import (
     within_the_lease,
 )
 from helpers.schedules.program import Program
+from helpers.schedules.report import Report
+from helpers.schedules.rule import Invariant, Offence, Violation, invariant
 from helpers.schedules.run import Crash, Run, Step
+from helpers.schedules.transcript import write, write_violation
 
 __all__ = [
     "LEASED_QUEUE",
@@ -59,4 +59,6 @@ __all__ = [
     "only_current_attempt",
     "replay",
     "within_the_lease",
+    "write",
+    "write_violation",
 ]

@@ -14,8 +14,11 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import QueuePool
 
 from helpers import db
+from helpers.schedules.call import Call
 from helpers.schedules.clock import SEARCH_PATH
-from helpers.schedules.connection import Call, SteppedConnection, SteppedCursor, SteppedServerCursor
+from helpers.schedules.connection import SteppedConnection, SteppedCursor, SteppedServerCursor
+from helpers.schedules.limits import Disturbed, Limits
+from helpers.schedules.monitor import Monitor
 from helpers.schedules.run import Crash
 
 # What a run may have left in a session. DISCARD ALL would do it too, but not within psycopg's idea of its state.
@@ -51,18 +54,20 @@ class Actor:
     """A function that goes from call to call, as the scheduler lets it.
 
     `news`: where the actor puts itself whenever the scheduler should look at it.
-    `superuser`: whether SETTINGS_OF_SUPERUSER may be used.
+    `monitor`: knows what may be set, and what must be watched, in this database.
     """
 
     current = threading.local()  # .actor: whose thread this is
 
-    def __init__(self, name: str, function: Callable[[], object], news: "SimpleQueue[Actor]", superuser: bool) -> None:
+    def __init__(self, name: str, function: Callable[[], object], news: "SimpleQueue[Actor]", monitor: Monitor) -> None:
         self.name = name
         self.state = State.DONE
         self.call: Call | None = None  # the next call, or the one that is being made
         self.steps = 0
         self.result: object = None
         self.crashed = False
+        self.disturbed = False  # by a limit of time that struck when it should not: this run says nothing
+        self.out_of_reach: Call | None = None  # was ended by a limit that nobody could lift
         self.waits_for: tuple[str, ...] = ()  # set by the scheduler: who holds the lock
         self.heard = 0  # the server's messages that it waits, each after its check for a deadlock
         self.disregarded = 0  # how many of them are about waits that are over
@@ -70,10 +75,11 @@ class Actor:
         self.playing = False
         self.function = function
         self._news = news
-        self._superuser = superuser
+        self._monitor = monitor
         self._go = threading.Lock()  # free: the actor may go on
         self._go.acquire()
         self._quit = False
+        self._patience: int | None = None
         self.engine = self._make_engine()
         self.thread = threading.Thread(target=self._live, name=f"actor {name}", daemon=True)
         self.thread.start()
@@ -83,10 +89,15 @@ class Actor:
     def start(self) -> None:
         """Begin a run: the function goes to its first call."""
         self.call, self.result, self.crashed, self.steps = None, None, False, 0
+        self.disturbed, self.out_of_reach = False, None
         self.go()
 
-    def go(self) -> None:
-        """Let the actor go on to its next call."""
+    def go(self, patience: int | None = None) -> None:
+        """Let the actor make its call, and go on to the next one.
+
+        With `patience`, in milliseconds, the limit of a call that waits strikes behind that time; else it is lifted.
+        """
+        self._patience = patience
         self.state = State.RUNNING
         self.waits_for = ()
         self.disregarded = self.heard
@@ -139,6 +150,8 @@ class Actor:
         if not self.playing:
             perform()
             return
+        limits = self.connection.limits if self.connection else None
+        call.pause = limits.of_a_pause() if limits else None
         self.call = call
         self.state = State.PARKED
         self._news.put(self)
@@ -147,14 +160,33 @@ class Actor:
             raise Crash
         self.steps += 1
         try:
+            if limits and call.kind != "mark":
+                self._perform(call, perform, limits)
+            else:
+                perform()
+        except Disturbed:
+            self.disturbed = True
+            raise Crash from None
+        finally:
+            call.made = True
+
+    def _perform(self, call: Call, perform: Callable[[], None], limits: Limits) -> None:
+        call.limit = limits.of_a_call()
+        if call.limit and self._patience is not None:
+            limits.keep(call.limit, self._patience)
+            call.limit_counts = True
+        try:
             perform()
         except psycopg.Error as error:
             if self.crashed:  # the session was ended while it waited for a lock
                 raise Crash from None
             call.error = error
+            if call.struck and not call.limit_counts:
+                self.out_of_reach = call
             raise
         finally:
-            call.made = True
+            if not self.crashed:
+                limits.lift_after(call.text)
 
     def _live(self) -> None:
         with suppress(Crash):  # an interrupt may come late, when the function has ended already
@@ -202,8 +234,10 @@ class Actor:
             if connection.session_changed:
                 connection.pgconn.exec_(CLEAN)
                 connection.session_changed = False
+                connection.limits.lift()
+            connection.limits.lift_after("")
             connection.only_looked = True
-        except psycopg.Error:
+        except (psycopg.Error, Disturbed):
             self._forget(connection)
         if self.engine.pool.checkedout():  # type: ignore[attr-defined]  # a session was never closed
             self._forget(connection)
@@ -235,14 +269,17 @@ class Actor:
     def _connect(self) -> SteppedConnection:
         if self.crashed:
             raise Crash
-        settings = SETTINGS | (SETTINGS_OF_SUPERUSER if self._superuser else {})
-        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        settings = SETTINGS | (SETTINGS_OF_SUPERUSER if self._monitor.may_set_everything else {})
         _, parameters = db.engine().dialect.create_connect_args(db.database_url())
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        options = f"{parameters.get('options', '')} {options}"
         parameters.update(options=options, application_name=f"worker:{self.name}", connect_timeout=5)
         connection = SteppedConnection.connect(prepare_threshold=None, **parameters)
         connection.cursor_factory = SteppedCursor
         connection.server_cursor_factory = SteppedServerCursor
         connection.add_notice_handler(self._hear)
+        connection.limits = Limits(connection, self._monitor.functions_set_limits)
+        connection.limits.lift()
         connection.stepper = self
         self.connection = connection
         return self.connection

@@ -5,17 +5,17 @@ The hooks sit in the driver and not in SQLAlchemy, so that a Session, a Connecti
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import psycopg
 from psycopg.abc import Params, Query
 from psycopg.pq import TransactionStatus
-from psycopg.pq.abc import PGresult
 from psycopg.rows import TupleRow
 from psycopg.sql import as_string
 
-from helpers.schedules.clock import on_virtual_time, reads_time
+from helpers.schedules.call import Call
+from helpers.schedules.clock import on_virtual_time
+from helpers.schedules.limits import Limits
 
 # After these the session itself has changed, and must be cleaned for the next run.
 CHANGES_SESSION = re.compile(
@@ -23,38 +23,7 @@ CHANGES_SESSION = re.compile(
     re.IGNORECASE,
 )
 
-LOCKS_OTHERWISE = re.compile(r"advisory|isolation", re.IGNORECASE)  # SERIALIZABLE remembers what was looked for
 ENDS = re.compile(r"^\s*(commit|end|rollback|abort)\b(?!\s+(and|to|prepared)\b)", re.IGNORECASE)
-
-
-@dataclass(eq=False)
-class Call:
-    """One call to the database, made or about to be made. `mark` is a point between two calls, named by its code."""
-
-    kind: str  # statement, commit, rollback, mark
-    text: str
-    idle: bool  # no transaction was open when the call came
-    params: Params | None = None
-    result: PGresult | None = None
-    error: psycopg.Error | None = None
-    closes_clean: bool = False  # a COMMIT or ROLLBACK of a transaction that changed and locked nothing
-    made: bool = False
-
-    @property
-    def reads_time(self) -> bool:
-        """Whether a move of the clock could make a difference to this call: a transaction's first call starts now()."""
-        return self.kind == "statement" and (self.idle or reads_time(self.text))
-
-    @property
-    def found_nothing(self) -> bool:
-        """A SELECT that returned no row, and so took no lock: it was no more than a look."""
-        status = self.result.command_status if self.result is not None else None
-        return status == b"SELECT 0" and LOCKS_OTHERWISE.search(self.text) is None
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows the call returned or changed; 0 where it failed."""
-        return (self.result.command_tuples or 0) if self.result is not None else 0
 
 
 class Stepper(Protocol):
@@ -68,6 +37,7 @@ class SteppedConnection(psycopg.Connection[TupleRow]):
     """A connection whose calls wait for `stepper`; an ordinary connection where it is None."""
 
     stepper: Stepper | None = None
+    limits: Limits
     session_changed = False
     only_looked = True  # in the transaction that is open, if one is
 

@@ -2,84 +2,30 @@
 
 The search runs the program again from its reset for every order (stateless model checking: Godefroid, "Model checking
 for programming languages using VeriSoft", POPL 1997). It goes by the number of *disturbances*: a switch away from an
-actor that could go on, a crash, an expiry. All runs with none come first, then all with one, and so on (context
-bounding: Musuvathi and Qadeer, "Iterative context bounding for systematic testing of multithreaded programs", PLDI
-2007): most faults need few, and the first schedule found is one of the simplest.
+actor that could go on, a crash, an expiry, the end of a patience. All runs with none come first, then all with one, and
+so on (context bounding: Musuvathi and Qadeer, "Iterative context bounding for systematic testing of multithreaded
+programs", PLDI 2007): most faults need few, and the first schedule found is one of the simplest.
 
 Orders that differ only in moves which cannot influence each other are run once (sleep sets: Godefroid, "Partial-order
-methods for the verification of concurrent systems", 1996; see `independent` for what counts as such).
+methods for the verification of concurrent systems", 1996; see `choices.independent` for what counts as such).
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count, pairwise
+from itertools import count
 from random import Random
 from time import monotonic
 
-from helpers.schedules.invariants import Offence, comes_back
-from helpers.schedules.program import EXPIRE, Program, actor_of, crash_of, parse
-from helpers.schedules.run import Row, Run
-from helpers.schedules.stage import Situation, Stage, open_stage
-
-TEXTS = {
-    "passed": "No rule was broken in {runs} runs, {extent}.",
-    "broken": "A rule was broken, in run {runs}.",
-    "exhausted": "and these were all orders",
-    "bounded": "not all orders: all with at most {disturbances} disturbances, some others, and {sampled} by chance",
-}
-
-
-@dataclass(frozen=True)
-class Violation:
-    """The simplest run that was found to break a rule."""
-
-    invariant: str  # the rule's name
-    sentence: str
-    rows: tuple[Row, ...]  # that show it
-    run: Run
-
-    @property
-    def schedule(self) -> str:
-        """Replays the run: see `replay`."""
-        return self.run.schedule
-
-    @property
-    def transcript(self) -> str:
-        """The run and the broken rule, for a person."""
-        from helpers.schedules.transcript import write_violation  # it imports this module
-
-        return write_violation(self)
-
-
-@dataclass(frozen=True)
-class Report:
-    """What an exploration found.
-
-    `runs`: how many runs it made; `by_disturbances`: how many of the systematic ones had 0, 1, 2, … disturbances;
-    `sampled`: how many were made by chance; `redundant`: how many turned out on the way to repeat an earlier order;
-    `diverged`: how many could not be made, because the same moves led elsewhere than before (an actor that depends on
-    more than the rows: chance, the real time, something it keeps between runs).
-    `exhausted`: all orders were run. `complete_to`: all orders with at most so many disturbances were run, or -1.
-    """
-
-    violation: Violation | None
-    runs: int
-    by_disturbances: Mapping[int, int]
-    sampled: int
-    redundant: int
-    diverged: int
-    exhausted: bool
-    complete_to: int
-    seconds: float
-
-    def __str__(self) -> str:
-        if self.violation:
-            return f"{TEXTS['broken'].format(runs=self.runs)}\n{self.violation.transcript}"
-        extent = TEXTS["exhausted" if self.exhausted else "bounded"]
-        extent = extent.format(disturbances=self.complete_to, sampled=self.sampled)
-        return TEXTS["passed"].format(runs=self.runs, extent=extent)
+from helpers.schedules.choices import disturbance, independent, options
+from helpers.schedules.invariants import first_offence
+from helpers.schedules.program import Program, parse
+from helpers.schedules.report import Report
+from helpers.schedules.rule import Violation
+from helpers.schedules.run import Run
+from helpers.schedules.shrinking import shrink
+from helpers.schedules.situation import Situation
+from helpers.schedules.stage import Stage, open_stage
 
 
 def explore(
@@ -126,15 +72,7 @@ def replay(program: Program, schedule: str) -> Run:
     """
     moves = parse(schedule, list(program.actors))
     with open_stage(program) as stage:
-        return _follow(stage, moves)
-
-
-def first_offence(program: Program, run: Run) -> tuple[str, Offence] | None:
-    """The first of the program's rules that the run broke, with the offence."""
-    for rule in (comes_back, *program.invariants):
-        if offence := rule.check(run):
-            return rule.name, offence
-    return None
+        return stage.follow(moves)
 
 
 # The search
@@ -190,13 +128,9 @@ class _Search:
 
         def choose(situation: Situation) -> str | None:
             nonlocal asleep, redundant, diverged
-            if diverged:
-                return None
-            if len(situation.moves) < len(branch.moves):
-                move = branch.moves[len(situation.moves)]
-                diverged = not situation.possible(move)  # the same moves led elsewhere than the last time
-                return move
-            if redundant:
+            # Fewer moves than the branch has: one was skipped, since the same moves led elsewhere than the last time.
+            diverged = diverged or len(situation.moves) < len(branch.moves)
+            if redundant or diverged:
                 return None
             chosen, tried = None, set(asleep)
             for move in options(self.program, situation):
@@ -214,7 +148,7 @@ class _Search:
             asleep = frozenset() if redundant else next_asleep
             return chosen
 
-        run = self.stage.run(choose)
+        run = self.stage.run(choose, branch.moves)
         run.redundant = redundant
         self.levels[cost] += 1
         self.redundant += redundant
@@ -223,85 +157,5 @@ class _Search:
 
     def _judge(self, run: Run) -> None:
         self.runs += 1
-        if found := first_offence(self.program, run):
+        if found := first_offence(self.program.invariants, run):
             self.violation = Violation(found[0], found[1].sentence, found[1].rows, run)
-
-
-def options(program: Program, situation: Situation) -> list[str]:
-    """All moves that are possible now, the default move first."""
-    default = situation.default_move()
-    moves = [default] if default else []
-    moves += [name for name in situation.ready if name != default]
-    fresh: list[object] = []  # actors that run the same code and have not begun are alike: one of them is enough
-    for name in [m for m in moves if m not in situation.began]:
-        if (code := program.actors[name]) in fresh:
-            moves.remove(name)
-        fresh.append(code)
-    made = situation.moves
-    if moves and made and made.count(EXPIRE) < program.expiries and made[-1] != EXPIRE:
-        moves.append(EXPIRE)
-    if sum(move.endswith("!") for move in made) < program.crashes:
-        # An actor that crashes before its first call has done nothing, and leaves nothing behind.
-        moves += [crash_of(n) for n in (*situation.ready, *situation.waiting) if n in situation.began]
-    return moves
-
-
-def disturbance(move: str, situation: Situation) -> int:
-    """1 for a crash, an expiry, and a switch away from an actor that could go on; else 0."""
-    return int(move not in situation.ready or (situation.last in situation.ready and move != situation.last))
-
-
-def independent(one: str, other: str, situation: Situation) -> bool:
-    """Whether the two moves, both possible now, lead to the same state in either order, and neither hinders the other.
-
-    Careful rather than clever. What never matters to others: a mark; the end of a transaction that found nothing, and
-    so holds no lock; the crash of an actor without a transaction. And time matters only to calls that ask for it.
-    """
-    if EXPIRE in (one, other):
-        rest = other if one == EXPIRE else one
-        call = situation.ready.get(rest)
-        return rest != EXPIRE and (call is None or not call.reads_time)
-    if actor_of(one) == actor_of(other) or (one.endswith("!") and other.endswith("!")):
-        return False
-    return _matters_to_nobody(one, situation) or _matters_to_nobody(other, situation)
-
-
-def _matters_to_nobody(move: str, situation: Situation) -> bool:
-    name = actor_of(move)
-    call = situation.ready.get(name) if name else None
-    if call is None:
-        return False
-    if move.endswith("!"):
-        return call.idle
-    return call.kind == "mark" or call.closes_clean
-
-
-# Making the schedule that was found simpler
-
-
-def shrink(program: Program, stage: Stage, violation: Violation) -> Violation:
-    """Leave out one move after another, as long as the same rule is still broken by a simpler run."""
-    best = violation
-    position = 0
-    while position < len(moves := best.schedule.split()):
-        run = _follow(stage, moves[:position] + moves[position + 1 :])
-        found = first_offence(program, run)
-        if found and found[0] == best.invariant and _size(run) < _size(best.run):
-            best = Violation(found[0], found[1].sentence, found[1].rows, run)
-            position = 0
-        else:
-            position += 1
-    return best
-
-
-def _size(run: Run) -> tuple[int, int, int]:
-    odd = sum(move == EXPIRE or move.endswith("!") for move in run.moves)
-    steps = [move for move in run.moves if move != EXPIRE and not move.endswith("!")]
-    switches = sum(a != b for a, b in pairwise(steps))
-    return odd + switches, len(run.moves), len(run.schedule.split())
-
-
-def _follow(stage: Stage, moves: list[str]) -> Run:
-    """The run that makes these moves, and goes on in the default order behind them."""
-    waiting = iter(moves)
-    return stage.run(lambda _: next(waiting, None))

@@ -5,13 +5,14 @@ Each rule returns None, or a sentence that names the offence, and the rows that 
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from helpers.repository.lease import StaleClaimError
-from helpers.schedules.run import Row, Run, Step
+from helpers.schedules.changes import FINISHED, Change, changes
+from helpers.schedules.rule import Invariant, Offence, invariant
+from helpers.schedules.run import Run, Step
 from helpers.schedules.statements import literal
 
 TEXTS = {
@@ -57,114 +58,6 @@ TEXTS = {
     "open": "{who} was at {point} inside an open transaction: its claim was not committed yet, and its locks were held",
     "error": "{who} ended with {kind}: {message}",
 }
-DID = {"completed": "completed", "processing": "renewed", "failed": "failed", "pending": "gave back"}
-FINISHED = ("completed", "failed")
-
-
-@dataclass(frozen=True)
-class Invariant:
-    """A rule with a name. `check` returns None, or the sentence and the rows that show how a run broke it."""
-
-    name: str
-    check: Callable[[Run], "Offence | None"]
-
-
-@dataclass(frozen=True)
-class Offence:
-    """How a run broke a rule: a sentence, and the rows that show it."""
-
-    sentence: str
-    rows: tuple[Row, ...] = ()
-
-
-def invariant(name: str) -> Callable[[Callable[[Run], Offence | None]], Invariant]:
-    """Make a rule of a function from a run to an Offence or None."""
-    return lambda check: Invariant(name, check)
-
-
-@dataclass
-class Holder:
-    """Whose attempt is the current one, as far as the ledger has been read."""
-
-    who: str
-    attempt: int | None
-    lease: datetime | None
-    claim: Row
-
-    def in_force(self, at: datetime) -> bool:
-        """A claim without a lease, as in the lessons before the fourth, is in force until its task is finished."""
-        return self.lease is None or self.lease > at
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change of a task by an actor: who it was (`A`), and whose attempt was the current one just before it."""
-
-    row: Row
-    who: str
-    holder: Holder | None
-    is_claim: bool  # or else a renewal, a completion, a failure, a return
-    had_claimed: bool  # the actor claimed this task earlier in the run
-
-    @property
-    def renews(self) -> bool:
-        """The lease is another one, and the status is as before; also where the task is not being processed."""
-        same = self.row["old_status"] == self.row["new_status"]
-        return same and not self.is_claim and (self.row["lease_until"] is not None or not self.ends)
-
-    @property
-    def ends(self) -> bool:
-        """Behind this change nobody holds the task."""
-        return bool(self.row["new_status"] != "processing")
-
-    @property
-    def gives_up(self) -> bool:
-        """A claim has found an abandoned task without attempts left, and sets it to failed instead of taking it.
-
-        The ledger does not tell it from a failure that its own worker notes too late, which has the same result.
-        """
-        abandoned = self.holder is None or not self.holder.in_force(self.row["at"])
-        return abandoned and self.row["old_status"] == "processing" and self.row["new_status"] == "failed"
-
-    @property
-    def did(self) -> str:
-        new = str(self.row["new_status"])
-        return DID["processing"] if self.renews else DID.get(new, new)
-
-    def offence(self, text: str, *rows: Row, **more: Any) -> Offence:
-        facts = {"who": self.who, "task": self.row["task_id"], "attempt": self.row["attempt"], "did": self.did}
-        facts |= {"status": self.row["new_status"], "before": self.row["old_status"]}
-        facts |= {"other": self.holder.who if self.holder else None}
-        return Offence(TEXTS[text].format(**(facts | more)), (*rows, self.row))
-
-
-def changes(run: Run) -> Iterator[Change]:
-    """The actors' changes of tasks, in the order in which they were written.
-
-    What others change (a script, a person in psql) is nobody's offence. It counts for what comes after it.
-    """
-    holders: dict[int, Holder] = {}
-    claimers: set[tuple[int, str]] = set()
-    for row in run.ledger:
-        if row["event"] != "update":
-            continue
-        is_actor = str(row["actor"]).startswith("worker:")
-        who, task = str(row["actor"]).removeprefix("worker:"), row["task_id"]
-        holder, had_claimed = holders.get(task), (task, who) in claimers
-        is_claim = row["new_status"] == "processing"
-        if is_claim and row["old_status"] == "processing" and holder and row["attempt"] == holder.attempt:
-            # The same number again: a renewal, unless it is an actor that has not claimed the task before.
-            is_claim = is_actor and not had_claimed
-        change = Change(row, who, holder, is_claim, had_claimed)
-        if is_actor:
-            yield change
-        if is_claim:
-            holders[task] = Holder(who, row["attempt"], row["lease_until"], row)
-            claimers.add((task, who))
-        elif change.ends:
-            holders.pop(task, None)
-        elif holder is not None:
-            holder.lease = row["lease_until"]
 
 
 @invariant(TEXTS["one_current"])
@@ -175,9 +68,9 @@ def one_current_attempt(run: Run) -> Offence | None:
         if holder is None or holder.who == change.who or not holder.in_force(change.row["at"]):
             continue
         if change.is_claim:
-            return change.offence("claimed_twice" if holder.lease is None else "claimed_in_force", holder.claim)
+            return change.offence(TEXTS["claimed_twice" if holder.lease is None else "claimed_in_force"], holder.claim)
         if change.row["new_status"] == "pending" and not change.had_claimed:
-            return change.offence("reset_in_force", holder.claim)
+            return change.offence(TEXTS["reset_in_force"], holder.claim)
     return None
 
 
@@ -190,10 +83,10 @@ def attempts_never_repeat(run: Run) -> Offence | None:
         if attempt is None:
             continue
         if before and attempt < before.row["attempt"]:
-            return change.offence("number_less", before.row, before=before.row["attempt"])
+            return change.offence(TEXTS["number_less"], before.row, before=before.row["attempt"])
         if change.is_claim:
             if before and attempt == before.row["attempt"]:
-                return change.offence("number_again", before.row, other=before.who)
+                return change.offence(TEXTS["number_again"], before.row, other=before.who)
             highest[change.row["task_id"]] = change
     return None
 
@@ -208,11 +101,11 @@ def only_current_attempt(run: Run) -> Offence | None:
         if row["new_status"] == "pending" and (row["old_status"] == "failed" or not change.had_claimed):
             continue  # requeued, or set back by somebody who looks after dead workers: see one_current_attempt
         if row["old_status"] in FINISHED:
-            return _who_looked(run, change.who, change.offence("again"))
+            return _who_looked(run, change.who, change.offence(TEXTS["again"]))
         if holder is None or row["old_status"] != "processing":
-            return _who_looked(run, change.who, change.offence("no_attempt"))
+            return _who_looked(run, change.who, change.offence(TEXTS["no_attempt"]))
         if holder.who != change.who:
-            return _who_looked(run, change.who, change.offence("other_attempt", holder.claim))
+            return _who_looked(run, change.who, change.offence(TEXTS["other_attempt"], holder.claim))
     return None
 
 
@@ -224,7 +117,7 @@ def within_the_lease(run: Run) -> Offence | None:
         if change.is_claim or change.gives_up or holder is None or holder.who != change.who:
             continue
         if not holder.in_force(change.row["at"]):
-            return _who_looked(run, change.who, change.offence("after_end", holder.claim))
+            return _who_looked(run, change.who, change.offence(TEXTS["after_end"], holder.claim))
     return None
 
 
@@ -236,7 +129,7 @@ def lease_in_force(run: Run) -> Offence | None:
         if lease is None or lease > change.row["at"]:
             continue
         if change.is_claim or (change.renews and not change.ends):
-            return change.offence("dead_lease" if change.is_claim else "dead_renewal")
+            return change.offence(TEXTS["dead_lease" if change.is_claim else "dead_renewal"])
     return None
 
 
@@ -245,7 +138,7 @@ def finished_is_finished(run: Run) -> Offence | None:
     """A task that is completed or failed is claimed by nobody. A failed one may be set to pending before."""
     for change in changes(run):
         if change.is_claim and change.row["old_status"] in FINISHED:
-            return change.offence("claimed_finished")
+            return change.offence(TEXTS["claimed_finished"])
     return None
 
 
@@ -376,3 +269,11 @@ LEASED_QUEUE = (
     claim_committed_before_work,
     no_error_but(StaleClaimError),
 )
+
+
+def first_offence(rules: Iterable[Invariant], run: Run) -> tuple[str, Offence] | None:
+    """The first of the rules that the run broke, by its name, with the offence; `comes_back` stands before them all."""
+    for rule in (comes_back, *rules):
+        if offence := rule.check(run):
+            return rule.name, offence
+    return None

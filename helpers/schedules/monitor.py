@@ -13,6 +13,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from helpers import db
 from helpers.errors import LabError
 from helpers.schedules.clock import VirtualClock
+from helpers.schedules.limits import FUNCTIONS_MAY_SET
 
 ONE_AT_A_TIME = 4_242_042  # the key of an advisory lock
 WAIT_FOR_TURN = 10.0  # seconds
@@ -57,6 +58,7 @@ class Monitor:
                 raise LabError(TEXTS["busy"])
             sleep(0.05)
         self.may_set_everything = bool(self._ask(MAY_SET))
+        self.functions_set_limits = bool(self._ask(FUNCTIONS_MAY_SET))
         self.clock = VirtualClock(self.connection)
         self.clock.set_up()
 

@@ -4,6 +4,7 @@ A *move* is what a scheduler may do next, and a schedule is moves in a string, s
 
     A         actor A goes on, to its next call to the database
     A!        actor A crashes: its connection drops, and nothing of it runs any more
+    A~        A's patience ends: the limit of time strikes under which its call waits, or its session stands idle
     expire    time passes, until every lease has ended
 
 Where a schedule ends early, the run goes on in the fixed order of `default_move`, so that every run comes to its end.
@@ -11,18 +12,19 @@ Where a schedule ends early, the run goes on in the fixed order of `default_move
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from helpers.errors import LabError
 from helpers.repository.lease import MAX_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from helpers.schedules.invariants import Invariant
+from helpers.schedules.rule import Invariant
 
 EXPIRE = "expire"
+EVENTS = "!~"  # behind an actor's name: what befalls it
 
 TEXTS = {
-    "no_actor": 'The schedule says "{token}". The actors are {actors}; each may have a "!" behind it, for its crash.',
+    "no_actor": (
+        'The schedule says "{token}". The actors are {actors}; each may have a "!" behind it, for its crash, '
+        'or a "~", for the end of its patience.'
+    ),
     "bad_name": '"{name}" cannot be an actor\'s name: use letters and digits, but not "{expire}".',
     "no_actors": "A program has at least one actor.",
 }
@@ -39,6 +41,7 @@ class Program:
     `reset`: SQL, or a function without arguments, that restores the rows. Every run starts with it.
     `invariants`: what must hold at the end of every run.
     `expiries`, `crashes`: how many of these moves an exploration may add to a run.
+    `strikes`: how many limits of time it may let strike in a run, where an actor has set itself one (see `limits`).
     `rescue`: a claim that is repeated at the end of every run, when all leases have ended, until it returns None:
     it must get every task that is not finished, or the task is lost (see `invariants.no_task_lost`).
     `rows`, `ledger`: the SQL that reads them at the end of a run; no ledger where it is None.
@@ -48,9 +51,10 @@ class Program:
 
     actors: Mapping[str, Actor]
     reset: str | Callable[[], object]
-    invariants: Sequence["Invariant"] = ()
+    invariants: Sequence[Invariant] = ()
     expiries: int = 0
     crashes: int = 0
+    strikes: int = field(default=1, kw_only=True)
     rescue: Callable[[], object] | None = None
     rows: str = "SELECT * FROM backend_training.tasks ORDER BY id"
     ledger: str | None = "SELECT * FROM backend_training.task_events ORDER BY id"
@@ -70,9 +74,19 @@ def crash_of(actor: str) -> str:
     return f"{actor}!"
 
 
+def patience_of(actor: str) -> str:
+    """The move that ends the patience of `actor`."""
+    return f"{actor}~"
+
+
 def actor_of(move: str) -> str | None:
     """The actor that the move is about; None for `expire`."""
-    return None if move == EXPIRE else move.removesuffix("!")
+    return None if move == EXPIRE else move.rstrip(EVENTS)
+
+
+def is_step(move: str) -> bool:
+    """Whether the move lets an actor go on: all others are what befalls it."""
+    return move != EXPIRE and move.isalnum()
 
 
 def parse(schedule: str, actors: Sequence[str]) -> list[str]:
@@ -82,7 +96,7 @@ def parse(schedule: str, actors: Sequence[str]) -> list[str]:
     """
     moves: list[str] = []
     for token in schedule.split():
-        if token == EXPIRE or token.removesuffix("!") in actors:
+        if token == EXPIRE or token in actors or (token[-1] in EVENTS and token[:-1] in actors):
             moves.append(token)
         elif all(letter in actors for letter in token):
             moves.extend(token)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from helpers.schedules.connection import Call
+from helpers.schedules.call import Call
+from helpers.schedules.limits import Limit
 
 Row = dict[str, Any]
 
@@ -19,8 +20,8 @@ class Step:
     """One line of a run.
 
     `what`: *did* (a call came back), *waits* (it waits for a lock), *continues* (a call that waited came back),
-    *crash*, *expire*, *skipped* (the schedule named an actor that could not go on), *ends* (the actor is done),
-    *lost* (the actor did not come back in time).
+    *crash*, *patience* (`limit` strikes, under which it waits, or stands idle), *expire*, *skipped* (the schedule named
+    an actor that could not go on), *ends* (the actor is done), *lost* (the actor did not come back in time).
     """
 
     what: str
@@ -28,6 +29,7 @@ class Step:
     call: Call | None = None
     waits_for: Sequence[str] = ()
     outcome: object = None
+    limit: Limit | None = None
     rescue: bool = False  # belongs to the claims after the end, see `Program.rescue`
 
 
@@ -40,6 +42,7 @@ class Run:
     steps: list[Step] = field(default_factory=list)
     results: dict[str, object] = field(default_factory=dict)  # name → what the function returned, or its exception
     crashed: set[str] = field(default_factory=set)
+    limited: bool = False  # an actor set itself a limit of time, which might have struck at a wait or a pause
     lost: str | None = None  # a sentence on the actor that did not come back
     redundant: bool = False  # an exploration saw on the way that this order equals one that it makes in another run
     rows: list[Row] = field(default_factory=list)
@@ -54,9 +57,3 @@ class Run:
         while end > 0 and self.by_default[end - 1]:
             end -= 1
         return " ".join(self.moves[:end])
-
-    def transcript(self) -> str:
-        """The run as text, for a person. The same schedule gives the same text."""
-        from helpers.schedules.transcript import write  # it imports this module
-
-        return write(self)

@@ -37,7 +37,9 @@ def sql_actor(statements: Sequence[str]) -> Callable[[], list[object]]:
                 for text in texts:
                     results.append(_result(connection, text))
             finally:
-                if not connection.closed:
+                if connection.closed:
+                    session.invalidate()
+                else:
                     if not connection.idle:
                         connection.rollback()
                     connection.autocommit = False

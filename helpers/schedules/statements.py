@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 from psycopg.adapt import Transformer
 
-from helpers.schedules.connection import Call
+from helpers.schedules.call import Call
 
 WIDTH = 76
 MOST_ROWS = 3

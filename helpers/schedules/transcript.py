@@ -5,19 +5,19 @@ Waiting is written as PostgreSQL's own isolation tester writes it: `<waiting ...
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from helpers.schedules.rule import Violation
 from helpers.schedules.run import Row, Run, Step
 from helpers.schedules.statements import error_name, outcome, shortened
-
-if TYPE_CHECKING:
-    from helpers.schedules.explorer import Violation
 
 MOST_PADDING = 78
 LEFT_OUT = {"event", "type"}
 
 TEXTS = {
     "waits": "<waiting for {actors} ...>",
+    "waits_on": "<waiting for {actors}; its {limit} does not end ...>",
+    "waits_under": "<waiting for {actors}; its {limit} runs ...>",
+    "patience": "⌛ {actor}'s patience ends: {limit}",
     "continues": "<... continues>  {call}",
     "crash": "💥 {actor} crashes: its connection drops, and nothing of it runs any more",
     "expire": "⏰ time passes, and every lease ends",
@@ -46,12 +46,12 @@ def write(run: Run) -> str:
     return _aligned(lines)
 
 
-def write_violation(violation: "Violation") -> str:
+def write_violation(violation: Violation) -> str:
     """The run, the rule that it broke with the rows that show it, and the string that replays it."""
     rows = [TEXTS["sentence"].format(sentence=_row(row)) for row in violation.rows]
     return "\n".join(
         [
-            violation.run.transcript(),
+            write(violation.run),
             TEXTS["broken"].format(name=violation.invariant),
             TEXTS["sentence"].format(sentence=violation.sentence),
             *rows,
@@ -67,6 +67,8 @@ def _line(step: Step, run: Run) -> tuple[str, str] | None:
         return TEXTS["expire"], ""
     if step.what == "crash":
         return TEXTS["crash"].format(actor=step.actor), ""
+    if step.what == "patience":
+        return TEXTS["patience"].format(actor=step.actor, limit=step.limit), ""
     if step.what == "lost":
         return TEXTS["lost"].format(sentence=run.lost), ""
     if step.what == "skipped":
@@ -79,7 +81,8 @@ def _line(step: Step, run: Run) -> tuple[str, str] | None:
         return None
     text = f"{step.actor}: {shortened(call)}"
     if step.what == "waits":
-        return text, TEXTS["waits"].format(actors=" and ".join(step.waits_for))
+        key = "waits" if step.limit is None else "waits_under" if call.limit_counts else "waits_on"
+        return text, TEXTS[key].format(actors=" and ".join(step.waits_for), limit=step.limit)
     if step.what == "continues":
         text = f"{step.actor}: {TEXTS['continues'].format(call=shortened(call).split(' ')[0])}"
     result = outcome(call)

@@ -7,7 +7,7 @@ import pytest
 from helpers import lab
 from helpers.repository import atomic, naive
 from helpers.schedules import Program, Run, explore, invariant, replay
-from helpers.schedules.invariants import Offence
+from helpers.schedules.rule import Offence
 from helpers.scripts import find_script
 
 RESET = find_script("01_race_condition/02_reset.sql").read_text(encoding="utf-8")

@@ -16,8 +16,9 @@ from sqlalchemy import create_engine
 from helpers import db
 from helpers.repository.lease import claim_task, mark_as_completed
 from helpers.schedules import LEASED_QUEUE, Program, explore
-from helpers.schedules.explorer import first_offence
-from helpers.schedules.stage import Situation, Stage, open_stage
+from helpers.schedules.invariants import first_offence
+from helpers.schedules.situation import Situation
+from helpers.schedules.stage import Stage, open_stage
 from helpers.scripts import find_script, run_script
 
 RESET = find_script("04_lease_and_attempts/02_reset.sql").read_text(encoding="utf-8")
@@ -79,7 +80,7 @@ def main(runs: int) -> None:
     with open_stage(program) as stage:
         wall = measure("the course's functions in random orders", runs, lambda: at_random(stage, Random(1)))
         run = stage.run(lambda _: None)
-        measure("  of that, the rules", runs, lambda: first_offence(program, run))
+        measure("  of that, the rules", runs, lambda: first_offence(program.invariants, run))
         measure("  with a crash in each run", max(runs // 4, 1), lambda: at_random(stage, Random(1), crash=True))
     with open_stage(Program({"A": [CLAIM, COMPLETE], "B": [CLAIM, COMPLETE]}, RESET)) as stage:
         measure("SQL text (two statements each) in random orders", runs, lambda: at_random(stage, Random(1)))

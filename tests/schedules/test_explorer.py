@@ -10,11 +10,13 @@ from sqlalchemy import select, update
 from helpers import schedules as s
 from helpers.db import SessionFactory
 from helpers.models import Task
-from helpers.schedules import Program, explore, explorer, invariant, replay
-from helpers.schedules.invariants import Offence
+from helpers.schedules import Program, Violation, explore, explorer, invariant, replay
+from helpers.schedules.invariants import first_offence
 from helpers.schedules.program import EXPIRE
+from helpers.schedules.rule import Offence
 from helpers.schedules.run import Run
 from helpers.schedules.scripts import sql_actor
+from helpers.schedules.shrinking import shrink
 from helpers.schedules.stage import open_stage
 from tests.schedules import wrong_workers as wrong
 from tests.schedules.programs import ONE_TASK, THREE_TASKS, claim_for_ten_seconds, sessions, two
@@ -105,10 +107,10 @@ def test_the_first_schedule_found_has_the_fewest_disturbances() -> None:
 def test_a_schedule_is_made_simpler_before_it_is_shown() -> None:
     program = two(wrong.claims_without_a_lock, [s.one_current_attempt], reset=THREE_TASKS, expiries=2)
     with open_stage(program) as stage:
-        clumsy = explorer._follow(stage, ["A", EXPIRE, "B", "A", "B", "B", "A"])
-        name, offence = explorer.first_offence(program, clumsy) or ("", Offence(""))
-        violation = explorer.Violation(name, offence.sentence, offence.rows, clumsy)
-        assert explorer.shrink(program, stage, violation).schedule == "A B"
+        clumsy = stage.follow(["A", EXPIRE, "B", "A", "B", "B", "A"])
+        name, offence = first_offence(program.invariants, clumsy) or ("", Offence(""))
+        violation = Violation(name, offence.sentence, offence.rows, clumsy)
+        assert shrink(program, stage, violation).schedule == "A B"
 
 
 def test_limits_are_kept_and_said() -> None:

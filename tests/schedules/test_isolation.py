@@ -7,8 +7,8 @@ as programs of this explorer.
 import psycopg
 import pytest
 
-from helpers.schedules import explore, invariant, replay
-from helpers.schedules.invariants import Offence
+from helpers.schedules import explore, invariant, replay, write
+from helpers.schedules.rule import Offence
 from helpers.schedules.run import Run
 from helpers.schedules.statements import error_name
 from tests.schedules.programs import sessions
@@ -104,8 +104,8 @@ def test_nowait_fails_at_once_while_the_row_is_locked(order: str) -> None:
     run = replay(sessions(A=each, B=each), order)
     assert run.results[order[0]][0] == FIRST  # type: ignore[index]
     assert isinstance(run.results[order[1]][0], psycopg.errors.LockNotAvailable)  # type: ignore[index]
-    assert f"{order[1]}: SELECT * FROM queue WHERE id=1 FOR UPDATE NOWAIT" in run.transcript()
-    assert "lock_not_available (55P03)" in run.transcript()
+    assert f"{order[1]}: SELECT * FROM queue WHERE id=1 FOR UPDATE NOWAIT" in write(run)
+    assert "lock_not_available (55P03)" in write(run)
 
 
 @pytest.mark.parametrize("order", ["AABB", "BBAA"])
@@ -128,7 +128,7 @@ def test_a_deadlock_is_a_result_and_its_victim_is_who_closed_the_circle() -> Non
         assert [error_name(r) for r in run.results[victim] if isinstance(r, Exception)] == ["deadlock_detected (40P01)"]  # type: ignore[attr-defined]
         assert not [r for r in run.results[other] if isinstance(r, Exception)]  # type: ignore[attr-defined]
         assert f"{other} continues" in what_happened(run)
-        assert "rolled back, as the transaction had failed" in run.transcript()
+        assert "rolled back, as the transaction had failed" in write(run)
 
 
 def test_two_who_raise_the_same_table_lock_deadlock() -> None:

@@ -12,8 +12,7 @@ from helpers.db import SessionFactory, engine
 from helpers.errors import LabError
 from helpers.models import Task
 from helpers.repository.lease import StaleClaimError, claim_task, mark_as_completed
-from helpers.schedules import Program, explore, replay
-from helpers.schedules.explorer import _follow
+from helpers.schedules import Program, explore, replay, write
 from helpers.schedules.program import parse
 from helpers.schedules.stage import open_stage
 from tests.schedules import wrong_workers as wrong
@@ -26,7 +25,7 @@ STALE = "A A A expire B B B A"
 def test_the_stale_worker_of_the_lesson_as_a_transcript() -> None:
     program = two(wrong.completes_by_id, [s.only_current_attempt], expiries=1)
     run = replay(program, STALE)
-    lines = run.transcript().splitlines()
+    lines = write(run).splitlines()
     assert lines[0].startswith("A: SELECT id FROM tasks WHERE status='pending' OR")
     assert lines[0].endswith("FOR UPDATE SKIP LOCKED   → #42")
     assert lines[1].startswith("A: UPDATE tasks SET status='processing', …")
@@ -54,7 +53,7 @@ def test_the_same_schedule_gives_the_same_transcript_a_hundred_times(name: str) 
     program, schedule = REPEATED[name]
     moves = parse(schedule, list(program.actors))
     with open_stage(program) as stage:
-        transcripts = {_follow(stage, moves).transcript() for _ in range(100)}
+        transcripts = {write(stage.follow(moves)) for _ in range(100)}
     assert len(transcripts) == 1, "\n\n".join(transcripts)
 
 
@@ -64,7 +63,7 @@ def test_a_crash_takes_the_transaction_back_and_frees_its_locks() -> None:
     assert "A" not in run.results
     assert run.rows[0]["status"] == "completed"  # by B, which found it pending
     assert run.rows[0]["attempts"] == 1
-    assert "💥 A crashes" in run.transcript()
+    assert "💥 A crashes" in write(run)
 
 
 def test_a_crash_after_the_commit_leaves_the_claim() -> None:
@@ -177,7 +176,7 @@ def test_what_an_actor_returns_and_raises_is_in_the_results() -> None:
     run = replay(Program({"A": claims, "B": fails}, THREE_TASKS), "")
     assert run.results["A"] == 42
     assert isinstance(run.results["B"], StaleClaimError)
-    assert "B: -- ends with StaleClaimError" in run.transcript()
+    assert "B: -- ends with StaleClaimError" in write(run)
     assert s.no_error_but(StaleClaimError).check(run) is None
     offence = s.no_error_but().check(run)
     assert offence is not None
@@ -204,7 +203,7 @@ def test_a_session_that_was_never_closed_holds_its_lock_until_the_actor_ends() -
         "B did",
         "B ends",
     ]
-    assert replay(program, "A B A").transcript() == run.transcript()
+    assert write(replay(program, "A B A")) == write(run)
 
 
 def test_a_second_session_beside_an_open_one_is_refused() -> None:
@@ -230,7 +229,7 @@ def test_a_setting_does_not_outlive_its_run() -> None:
 
 def test_a_move_that_cannot_be_made_is_skipped_and_said() -> None:
     run = replay(two(wrong.right), "A A A A A A A A A B")
-    assert "(A cannot go on now)" in run.transcript()
+    assert "(A cannot go on now)" in write(run)
     assert [step.actor for step in run.steps if step.what == "skipped"] == ["A", "A"] or run.moves.count("A") >= 6
 
 
@@ -275,7 +274,7 @@ def test_without_a_superusers_rights_waits_and_deadlocks_are_seen_all_the_same(m
     run = replay(two(wrong.claims_without_skipping), "A B A A B")
     assert [f"{step.actor} {step.what}" for step in run.steps][:4] == ["A did", "B waits", "A did", "A did"]
     run = replay(sessions(A=circle(1, 2), B=circle(2, 1)), "ABAB")
-    assert "deadlock_detected (40P01)" in run.transcript()
+    assert "deadlock_detected (40P01)" in write(run)
 
 
 # The virtual clock

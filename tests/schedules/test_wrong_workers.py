@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from helpers import schedules as s
-from helpers.schedules import Invariant, Program, explore, replay
+from helpers.schedules import Invariant, Program, explore, replay, write, write_violation
 from tests.schedules import wrong_workers as wrong
 from tests.schedules.programs import THREE_TASKS, claim_for_ten_seconds, two
 
@@ -41,18 +41,18 @@ def test_the_fault_is_found_and_replays(worker: Callable[[], object], rule: Inva
     violation = found(program)
     assert violation.invariant == rule.name
     assert sentence in violation.sentence
-    assert violation.sentence in violation.transcript
-    assert violation.transcript.endswith(f'replay: "{violation.schedule}"')
+    assert violation.sentence in write_violation(violation)
+    assert write_violation(violation).endswith(f'replay: "{violation.schedule}"')
     again = replay(program, violation.schedule)
     assert rule.check(again) is not None
-    assert again.transcript() == violation.run.transcript()
+    assert write(again) == write(violation.run)
 
 
 def test_a_claim_that_never_sees_an_abandoned_task_loses_it() -> None:
     claim = wrong.finds_only_pending
     violation = found(two(claim, [s.no_task_lost], rescue=claim))
     assert violation.sentence == "#42 is processing; all leases have ended, and one more claim still does not get it"
-    assert "One more claim, after all leases have ended, gets nothing." in violation.transcript
+    assert "One more claim, after all leases have ended, gets nothing." in write_violation(violation)
 
 
 def test_limit_under_in_claims_every_row() -> None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from sqlalchemy import RowMapping, func, insert, select, text, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_skip
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from helpers.db import SessionFactory
@@ -346,6 +346,20 @@ def does_not_wait(key: str, body: Json) -> Any:
         return answer
 
 
+def creates_at_the_end_of_its_patience(key: str, body: Json) -> Any:
+    try:
+        with SessionFactory.begin() as session:
+            session.execute(text("SET LOCAL statement_timeout = '5s'"))
+            if not _reserve(session, key, body):
+                return _same(_stored(session, key), key, body)
+            answer = _create(session, body)
+            _keep(session, key, answer)
+            return answer
+    except OperationalError:  # whoever has the key must have died
+        with SessionFactory.begin() as session:
+            return _create(session, body)
+
+
 def reads_an_old_snapshot(key: str, body: Json) -> Any:
     with SessionFactory() as session, session.begin():
         session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -454,6 +468,10 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "says that it is in progress": (_creates(says_that_it_is_in_progress), "with the same key is no error"),
     "waits in a loop": (_creates(waits_in_a_loop), "It asks for the answer again and again"),
     "does not wait": (_creates(does_not_wait), "Somebody else's lock is no error here"),
+    "creates at the end of its patience": (
+        _creates(creates_at_the_end_of_its_patience),
+        "it does not say that the other one has died",
+    ),
     "reads an old snapshot": (_creates(reads_an_old_snapshot), "Under REPEATABLE READ"),
     "document first, under a lock": (_creates(document_first_under_a_lock), "nobody knows that this request was done"),
     "key first, under a lock": (_creates(key_first_under_a_lock), "Now no repetition will ever get its document"),

@@ -38,8 +38,8 @@ from helpers.schedules import (
     only_current_attempt,
     within_the_lease,
 )
-from helpers.schedules.connection import Call
-from helpers.schedules.invariants import changes
+from helpers.schedules.call import Call
+from helpers.schedules.changes import changes
 from helpers.schedules.program import EXPIRE
 
 SAYS = TEXTS["offences"]

@@ -82,6 +82,19 @@ def repeats_after_a_deadlock(source_id: int, target_id: int) -> bool:
             continue
 
 
+def gives_up_after_a_while(source_id: int, target_id: int) -> bool:
+    try:
+        with SessionFactory.begin() as session:
+            session.execute(text("SET LOCAL lock_timeout = '1s'"))
+            both = select(Task.id, Task.status).where(Task.id.in_([source_id, target_id])).order_by(Task.id)
+            status = {row.id: row.status for row in session.execute(both.with_for_update())}
+            if status.get(source_id) != "processing" or status.get(target_id) != "pending":
+                return False
+            return _write(session, source_id, target_id)
+    except OperationalError:
+        return False
+
+
 def two_transactions(source_id: int, target_id: int) -> bool:
     with SessionFactory.begin() as session:
         both = select(Task.id, Task.status).where(Task.id.in_([source_id, target_id])).order_by(Task.id)
@@ -130,6 +143,7 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "NOWAIT, unhandled": ((nowait,), "NOWAIT asks for a lock"),
     "NOWAIT in a loop": ((nowait_in_a_loop,), "Let PostgreSQL do the waiting"),
     "repeats after a deadlock": ((repeats_after_a_deadlock,), "The deadlock was caught and the transfer repeated"),
+    "gives up after a while": ((gives_up_after_a_while,), "A limit of time that it has set itself"),
     "two transactions": ((two_transactions,), "A transfer is one transaction"),
     "forgets the commit": ((forgets_the_commit,), "the change was not committed"),
     "leaves its session open": ((leaves_its_session_open,), "while its transaction was still open"),

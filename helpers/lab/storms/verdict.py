@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from helpers.schedules.invariants import (
-    Offence,
     attempts_never_repeat,
     lease_in_force,
     one_current_attempt,
     only_current_attempt,
     within_the_lease,
 )
+from helpers.schedules.rule import Offence
 from helpers.schedules.run import Row, Run
 
 # The ledger notes a change a moment after the UPDATE has looked at the clock. On a busy machine that may take a while.
