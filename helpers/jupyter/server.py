@@ -19,7 +19,8 @@ from helpers.jupyter.address import Address
 from helpers.jupyter.running import home
 
 START_SECONDS = 120  # a cold disk and a virus scanner; normally it is three
-STOP_SECONDS = 15  # kernels get some seconds to end by themselves
+STOP_SECONDS = 15  # JupyterLab gives its kernels some seconds to end by themselves
+REST_SECONDS = 2  # for what is left after it
 LOG_LINES = 15
 PORT_TRIES = 3
 
@@ -78,7 +79,8 @@ def stop(lab: Lab) -> None:
     try:
         if lab.address.ask("/api/shutdown", "POST") != 200:
             lab.process.terminate()
-        psutil.wait_procs(family, timeout=STOP_SECONDS)
+        psutil.wait_procs(family[:1], timeout=STOP_SECONDS)
+        psutil.wait_procs(family[1:], timeout=REST_SECONDS)
     finally:  # a second Ctrl-C comes here at once
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):

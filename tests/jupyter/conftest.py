@@ -87,8 +87,7 @@ class Running:
         client.load_connection_file()
         client.start_channels()
         try:
-            client.wait_for_ready(timeout=WAIT_SECONDS)
-            reply = client.execute_interactive(code, timeout=WAIT_SECONDS, output_hook=lambda _: None)
+            reply = client.execute(code, reply=True, timeout=WAIT_SECONDS)
         finally:
             client.stop_channels()
         assert reply["content"]["status"] == "ok", reply["content"]
