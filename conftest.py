@@ -8,6 +8,8 @@ import pytest
 
 from helpers.inherited import restore
 
+restore()  # tests interrupt themselves and end what they start; and pytest may have been called without the command
+
 _interrupted = False
 
 LEASE_SECONDS = "4"  # short, for a notebook waits three leases; long enough for a busy machine
@@ -29,7 +31,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before anything is collected: notebook cells get no fixtures, only the environment."""
-    restore()  # tests interrupt themselves and end what they start; pytest may have been called without the command
     from helpers.servers import ServerError, find_server
 
     worker = os.environ.get("PYTEST_XDIST_WORKER")

@@ -44,6 +44,7 @@ def _open_streams() -> None:
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)  # gets this number: it is the lowest that is free
             os.set_inheritable(opened, True)
-        if getattr(sys, name) is None:
-            mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+        for attribute in (name, f"__{name}__"):
+            if getattr(sys, attribute) is None:
+                mode = "r" if name == "stdin" else "w"
+                setattr(sys, attribute, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115

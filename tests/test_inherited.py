@@ -74,7 +74,7 @@ def test_signals_that_were_ignored_or_blocked_are_heard(arguments: str, hang_up:
     ],
 )
 def test_tests_that_interrupt_themselves_pass_under_an_unkind_parent(start: list[str]) -> None:
-    done = python("-c", UNKIND, *start, *INTERRUPTED)
+    done = python("-c", UNKIND, *start, *INTERRUPTED, before="<&-")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 0
 
