@@ -6,6 +6,12 @@ import tempfile
 
 import pytest
 
+from helpers.inherited import restore
+
+restore()  # tests interrupt themselves and end what they start; and pytest may have been called without the command
+
+_interrupted = False
+
 LEASE_SECONDS = "4"  # short, for a notebook waits three leases; long enough for a busy machine
 
 
@@ -39,6 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["LAB_SERVER"] = "url"  # kernels and workers use this server, and search for no other
     os.environ["LAB_HOME"] = tempfile.mkdtemp(prefix="task42-test-")
     os.environ.setdefault("LAB_LEASE_SECONDS", LEASE_SECONDS)
+
+
+def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Tell Ctrl-C from the other ends of a run for which pytest has the same exit code, such as `-x`."""
+    global _interrupted
+    _interrupted = excinfo.type is KeyboardInterrupt
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """After Ctrl-C the exit code is that of all commands. (A worker's is a message to pytest-xdist.)"""
+    if _interrupted and not hasattr(session.config, "workerinput"):
+        session.exitstatus = 130
 
 
 def pytest_unconfigure() -> None:

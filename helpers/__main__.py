@@ -7,11 +7,20 @@ to say which one is needed.
 import sys
 
 TOO_OLD = "The lab needs Python 3.11 or newer; this is Python %d.%d. Install one from https://www.python.org/downloads/ and call it by its name, for example: python3.11 -m helpers lab"  # noqa: E501
+INTERRUPTED = "Interrupted."
 
 if sys.version_info < (3, 11):  # noqa: UP036  (the package's own requirement does not stop an old Python here)
     sys.exit(TOO_OLD % sys.version_info[:2])
 
-from helpers.cli import main  # noqa: E402  (an old Python could not read it)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from helpers.inherited import restore
+
+        restore()
+        from helpers.cli import main  # an old Python could not read it
+
+        code = main()
+    except KeyboardInterrupt:  # whenever it comes, also while modules are imported
+        sys.stderr.write(INTERRUPTED + "\n")
+        code = 130
+    sys.exit(code)

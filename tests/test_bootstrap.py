@@ -81,7 +81,7 @@ class Project:
     def __init__(self, root: Path, wheels: Path) -> None:
         self.root = root
         shutil.copytree(ROOT / "helpers" / "cli", root / "helpers" / "cli")
-        for name in ("__init__.py", "__main__.py", "bootstrap.py", "errors.py"):
+        for name in ("__init__.py", "__main__.py", "bootstrap.py", "errors.py", "inherited.py"):
             shutil.copy(ROOT / "helpers" / name, root / "helpers")
         (root / "helpers" / "servers.py").write_text(SERVERS)
         (root / "helpers" / "notebooks.py").write_text(LESSONS)

@@ -10,6 +10,7 @@ from helpers import bootstrap
 from helpers.errors import LabError
 
 TEST_DATABASE = "backend_training_lab_test"
+READER_GONE = 141  # what a shell shows for SIGPIPE
 KINDS = ("url", "docker", "embedded")
 
 # What a person reads.
@@ -34,11 +35,10 @@ HELP_LESSONS = "numbers of the notebooks; without any, all of them"
 USAGE_TEST = "%(prog)s [-h] [--server {url,docker,embedded}] [pytest arguments ...]"
 STILL_RUNS = "PostgreSQL keeps running. To end it: {command} stop"
 NOTHING_RAN = "Nothing was running."
-INTERRUPTED = "Interrupted."
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 1 for an error that is told in a sentence, 130 for Ctrl-C."""
+    """Run one command and return its exit code: 0, 1 for an error that is told in a sentence, 2 for a wrong call."""
     argv = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -48,13 +48,15 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["LAB_SERVER"] = arguments.server  # for kernels, workers and tests as well
     command: Callable[[argparse.Namespace, list[str]], int] = COMMANDS[arguments.command]
     try:
-        return command(arguments, argv)
+        code = command(arguments, argv)
+        sys.stdout.flush()
+        return code
     except LabError as error:
         print(error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print(INTERRUPTED, file=sys.stderr)
-        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python flushes in vain at its end
+        return READER_GONE
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -84,8 +86,11 @@ def _lab(arguments: argparse.Namespace, argv: list[str]) -> int:
     bootstrap.ensure(argv)
     from helpers import jupyter
 
-    kind = _find_server()
-    code = jupyter.run(browser=not arguments.no_browser)
+    with jupyter.reserve() as running:
+        if running:
+            return jupyter.show(running, browser=not arguments.no_browser)
+        kind = _find_server()
+        code = jupyter.run(browser=not arguments.no_browser)
     if kind != "url":
         print(STILL_RUNS.format(command=bootstrap.COMMAND))
     return code
