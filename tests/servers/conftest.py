@@ -1,6 +1,7 @@
 """Each test gets a clean environment, and each embedded server a folder of its own that is gone afterwards."""
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -18,11 +19,12 @@ Homes = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings of the caller's, and an empty home: `stop_server` must not meet the server that the tests run on."""
+    """No settings of the caller's; an empty home and a Compose project of its own, for `stop_server` stops both."""
     for name in list(os.environ):
         if name.startswith(("PG", "LAB_", "COMPOSE_")) or name == "DATABASE_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("LAB_HOME", str(tmp_path / "lab"))
+    monkeypatch.setenv("COMPOSE_PROJECT_NAME", f"task42-test-{secrets.token_hex(4)}")
 
 
 def remove_home(home: Path) -> None:

@@ -1,6 +1,7 @@
-"""Docker Compose: the file itself, and the code around an engine that these tests do not have.
+"""Docker Compose: the file itself, and what the code makes of answers that an engine seldom gives.
 
-A small script stands in for the docker command; behind the port that it names is a real PostgreSQL.
+A small script stands in for the docker command; behind the port that it names is a real PostgreSQL. What needs a real
+engine is in test_engine.py.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from helpers.servers import Server, ServerError, docker, embedded, find_server, stop_server
 
@@ -25,7 +27,10 @@ echo "$*" >> "$FAKE/calls"
 case "$*" in
     version*) part=engine ;;
     "compose version"*) part=compose ;;
+    "image inspect"*) part=image ;;
     *" config "*) part=config ;;
+    *" pull "*) part=pull ;;
+    *" logs "*) part=logs ;;
     *" up "*) part=up ;;
     *" ps "*) part=ps ;;
     *" stop "*) part=stop ;;
@@ -33,6 +38,7 @@ case "$*" in
 esac
 . "$FAKE/$part"
 """
+NOWHERE = make_url("postgresql+psycopg://lab:unused@127.0.0.1:1/backend_training_lab")
 Fake = Callable[..., Path]
 
 
@@ -50,20 +56,18 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
         pytest.skip("the stand-in for docker is a shell script")
 
     def make(server: Server | None = None, password: str | None = None, **parts: str) -> Path:
-        config: dict[str, Any] = {}
-        if server:
-            secret = password or str(server.url.password)
-            config = {
-                "services": {
-                    "db": {
-                        "environment": {"POSTGRES_USER": "lab", "POSTGRES_PASSWORD": secret.replace("$", "$$")},
-                        "ports": [{"host_ip": "127.0.0.1", "published": str(server.url.port), "target": 5432}],
-                    }
-                }
-            }
+        url = server.url if server else NOWHERE
+        secret = password or str(url.password)
+        service: dict[str, Any] = {
+            "image": "postgres:16",
+            "environment": {"POSTGRES_USER": "lab", "POSTGRES_PASSWORD": secret.replace("$", "$$")},
+            "ports": [{"host_ip": "127.0.0.1", "published": str(url.port), "target": 5432}],
+        }
+        config = {"services": {"db": service}}
         (tmp_path / "config.json").write_text(json.dumps(config))
         answers = {"engine": "echo 28.2.2", "compose": "echo 2.40.3", "config": 'cat "$FAKE/config.json"'}
-        for name, code in {**answers, "up": "exit 0", "ps": "echo db", "stop": "exit 0", **parts}.items():
+        answers |= {"ps": "echo db"} | dict.fromkeys(("image", "pull", "up", "logs", "stop"), "exit 0")
+        for name, code in {**answers, **parts}.items():
             (tmp_path / name).write_text(code)
         command = tmp_path / "bin" / "docker"
         command.parent.mkdir()
@@ -146,7 +150,7 @@ def test_the_running_service_is_used(fake: Fake, service: Server, monkeypatch: p
 
 def test_a_doubled_dollar_of_compose_is_one_in_the_password(fake: Fake, service: Server) -> None:
     fake(service, password="a$b$$c")
-    assert docker._url().password == "a$b$$c"
+    assert docker._url(docker._service()).password == "a$b$$c"
 
 
 def test_another_postgresql_on_the_port_is_not_mistaken(fake: Fake, shared: Server) -> None:
