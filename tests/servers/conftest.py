@@ -15,6 +15,15 @@ from helpers.servers import Server, embedded, tools
 
 ROOT = Path(__file__).resolve().parents[2]
 Homes = Callable[..., Path]
+# The interpreter may lie where an ordinary user cannot run it, so root imports everything and then steps down.
+STEP_DOWN = f"""
+import os, pwd
+from helpers.servers import ServerError, find_server, stop_server
+from sqlalchemy import make_url
+make_url("postgresql+psycopg://").get_dialect()()
+entry = pwd.getpwnam("{tools.UNPRIVILEGED}")
+os.setgroups([]), os.setgid(entry.pw_gid), os.setuid(entry.pw_uid)
+"""
 
 
 @pytest.fixture(autouse=True)
