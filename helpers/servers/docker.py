@@ -105,14 +105,16 @@ def stop() -> str | None:
     """Stop the service if it runs; its volume stays. Returns what was stopped, or None. Raises ServerError."""
     if why_not():
         return None
+    running = _compose("ps", "--services", "--status", "running", seconds=ASK_SECONDS)
+    if running is None or running.returncode:
+        raise ServerError(STOP_FAILED.format(words=_last_words(running)))
+    if SERVICE not in running.stdout.split():
+        return None
     with _one_at_a_time():
-        running = _compose("ps", "--services", "--status", "running", seconds=ASK_SECONDS)
-        if running and not running.returncode and SERVICE not in running.stdout.split():
-            return None
-        stopped = _compose("stop", SERVICE, seconds=STOP_SECONDS) if running and not running.returncode else running
-        if stopped is None or stopped.returncode:
-            raise ServerError(STOP_FAILED.format(words=_last_words(stopped)))
-        return STOPPED
+        stopped = _compose("stop", SERVICE, seconds=STOP_SECONDS)
+    if stopped is None or stopped.returncode:
+        raise ServerError(STOP_FAILED.format(words=_last_words(stopped)))
+    return STOPPED
 
 
 def _download() -> None:
