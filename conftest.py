@@ -134,8 +134,8 @@ def _docker(environment: dict[str, str], *arguments: str) -> str:
     folder = Path(__file__).parent
     try:
         result = subprocess.run(
-            ["docker", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=ASK_SECONDS
+            ["docker", *arguments], cwd=folder, env=environment, capture_output=True, check=True, timeout=ASK_SECONDS
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return "" if result.returncode else result.stdout.strip()
+    return result.stdout.decode(errors="replace").strip()

@@ -193,5 +193,6 @@ def _says(result: CompletedProcess[str], *signs: str) -> bool:
 
 
 def _last_words(result: CompletedProcess[str] | None) -> str:
-    lines = (result.stderr or result.stdout).strip().splitlines() if result else []
-    return " ".join(line.strip() for line in lines[-3:]) or SILENT
+    lines = (result.stderr or result.stdout).rstrip().splitlines() if result else []
+    told = [line for line in lines if not line.startswith(" ")] or lines  # Compose indents what is mere progress
+    return " ".join(line.strip() for line in told[-3:]) or SILENT
