@@ -1,6 +1,7 @@
 """Each test gets a clean environment, and each embedded server a folder of its own that is gone afterwards."""
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -14,15 +15,25 @@ from helpers.servers import Server, embedded, tools
 
 ROOT = Path(__file__).resolve().parents[2]
 Homes = Callable[..., Path]
+# The interpreter may lie where an ordinary user cannot run it, so root imports everything and then steps down.
+STEP_DOWN = f"""
+import os, pwd
+from helpers.servers import ServerError, find_server, stop_server
+from sqlalchemy import make_url
+make_url("postgresql+psycopg://").get_dialect()()
+entry = pwd.getpwnam("{tools.UNPRIVILEGED}")
+os.setgroups([]), os.setgid(entry.pw_gid), os.setuid(entry.pw_uid)
+"""
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings of the caller's, and an empty home: `stop_server` must not meet the server that the tests run on."""
+    """No settings of the caller's; an empty home and a Compose project of its own, for `stop_server` stops both."""
     for name in list(os.environ):
         if name.startswith(("PG", "LAB_", "COMPOSE_")) or name == "DATABASE_URL":
             monkeypatch.delenv(name)
     monkeypatch.setenv("LAB_HOME", str(tmp_path / "lab"))
+    monkeypatch.setenv("COMPOSE_PROJECT_NAME", f"task42-test-{secrets.token_hex(4)}")
 
 
 def remove_home(home: Path) -> None:

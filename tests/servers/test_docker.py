@@ -1,23 +1,27 @@
-"""Docker Compose: the file itself, and the code around an engine that these tests do not have.
+"""Docker Compose: the file itself, and what the code makes of answers that an engine seldom gives.
 
-A small script stands in for the docker command; behind the port that it names is a real PostgreSQL.
+A small script stands in for the docker command; behind the port that it names is a real PostgreSQL. What needs a real
+engine is in test_engine.py.
 """
 
 import json
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
-from helpers.servers import Server, ServerError, docker, embedded, find_server, stop_server
+from helpers.servers import Server, ServerError, docker, embedded, find_server, stop_server, tools
 
-from .conftest import ROOT, Homes
+from .conftest import ROOT, STEP_DOWN, Homes, output, python
 
 COMPOSE = shlex.split(os.environ.get("LAB_COMPOSE", "")) or ["docker", "compose"]  # a Compose binary needs no engine
 SCRIPT = """#!/bin/sh
@@ -25,7 +29,10 @@ echo "$*" >> "$FAKE/calls"
 case "$*" in
     version*) part=engine ;;
     "compose version"*) part=compose ;;
+    "image inspect"*) part=image ;;
     *" config "*) part=config ;;
+    *" pull "*) part=pull ;;
+    *" logs "*) part=logs ;;
     *" up "*) part=up ;;
     *" ps "*) part=ps ;;
     *" stop "*) part=stop ;;
@@ -33,6 +40,7 @@ case "$*" in
 esac
 . "$FAKE/$part"
 """
+NOWHERE = make_url("postgresql+psycopg://lab:unused@127.0.0.1:1/backend_training_lab")
 Fake = Callable[..., Path]
 
 
@@ -50,20 +58,18 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
         pytest.skip("the stand-in for docker is a shell script")
 
     def make(server: Server | None = None, password: str | None = None, **parts: str) -> Path:
-        config: dict[str, Any] = {}
-        if server:
-            secret = password or str(server.url.password)
-            config = {
-                "services": {
-                    "db": {
-                        "environment": {"POSTGRES_USER": "lab", "POSTGRES_PASSWORD": secret.replace("$", "$$")},
-                        "ports": [{"host_ip": "127.0.0.1", "published": str(server.url.port), "target": 5432}],
-                    }
-                }
-            }
+        url = server.url if server else NOWHERE
+        secret = password or str(url.password)
+        service: dict[str, Any] = {
+            "image": "postgres:16",
+            "environment": {"POSTGRES_USER": "lab", "POSTGRES_PASSWORD": secret.replace("$", "$$")},
+            "ports": [{"host_ip": "127.0.0.1", "published": str(url.port), "target": 5432}],
+        }
+        config = {"services": {"db": service}}
         (tmp_path / "config.json").write_text(json.dumps(config))
         answers = {"engine": "echo 28.2.2", "compose": "echo 2.40.3", "config": 'cat "$FAKE/config.json"'}
-        for name, code in {**answers, "up": "exit 0", "ps": "echo db", "stop": "exit 0", **parts}.items():
+        answers |= {"ps": "echo db"} | dict.fromkeys(("image", "pull", "up", "logs", "stop"), "exit 0")
+        for name, code in {**answers, **parts}.items():
             (tmp_path / name).write_text(code)
         command = tmp_path / "bin" / "docker"
         command.parent.mkdir()
@@ -146,7 +152,7 @@ def test_the_running_service_is_used(fake: Fake, service: Server, monkeypatch: p
 
 def test_a_doubled_dollar_of_compose_is_one_in_the_password(fake: Fake, service: Server) -> None:
     fake(service, password="a$b$$c")
-    assert docker._url().password == "a$b$$c"
+    assert docker._url(docker._service()).password == "a$b$$c"
 
 
 def test_another_postgresql_on_the_port_is_not_mistaken(fake: Fake, shared: Server) -> None:
@@ -217,9 +223,38 @@ def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_an_image_the_embedded_server_serves_and_the_reason_is_said(
     fake: Fake, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake(up="echo 'dial tcp: lookup registry: no such host' >&2; exit 1")
+    calls = fake(image="exit 1", pull="echo 'dial tcp: lookup registry: no such host' >&2; exit 1")
     assert find_server().kind == "embedded"
+    assert "downloads the image postgres:16" in caplog.text
     assert "no such host" in caplog.text
+    assert " up " not in calls.read_text()
+
+
+def test_a_missing_image_is_downloaded_before_the_start_and_an_image_that_is_here_is_not(
+    fake: Fake, service: Server
+) -> None:
+    calls = fake(service)
+    find_server("docker")
+    assert " pull " not in calls.read_text()
+    (calls.parent / "image").write_text("exit 1")
+    calls.unlink()
+    find_server("docker")
+    verbs = [word for word in calls.read_text().split() if word in ("inspect", "pull", "up")]
+    assert verbs == ["inspect", "pull", "up"]
+
+
+@pytest.mark.skipif(sys.platform == "win32" or not shutil.which("docker"), reason="needs the docker command")
+def test_a_user_whom_the_engine_does_not_admit_is_told_so() -> None:
+    with tempfile.TemporaryDirectory(prefix="t42-") as folder, socket.socket(socket.AF_UNIX) as engine:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "s")
+        engine.bind(str(path))
+        engine.listen()
+        path.chmod(0o000)
+        step_down = STEP_DOWN if tools.account() else "from helpers.servers import ServerError, find_server\n"
+        ask = "try:\n    find_server('docker')\nexcept ServerError as error:\n    print(error)"
+        said = output(python(f"{step_down}{ask}", DOCKER_HOST=f"unix://{path}", DOCKER_CONFIG=folder))
+    assert said == f"Docker Compose cannot be used: {docker.NO_RIGHT}."
 
 
 def test_where_nothing_can_be_started_one_message_names_each_try(
@@ -265,6 +300,15 @@ def test_stop_stops_what_runs(fake: Fake, home: Path) -> None:
     assert "embedded" in said
     assert docker.STOPPED in said
     assert calls.read_text().splitlines()[-1] == "compose --file docker-compose.yml stop db"
+
+
+@pytest.mark.parametrize(
+    "parts", [{"ps": "echo 'no such project' >&2; exit 1"}, {"stop": "echo 'no such project' >&2; exit 1"}]
+)
+def test_a_stop_that_fails_is_said(fake: Fake, new_home: Path, parts: dict[str, str]) -> None:
+    fake(**parts)
+    with pytest.raises(ServerError, match=r"could not stop PostgreSQL: no such project"):
+        stop_server()
 
 
 def test_stop_leaves_a_service_alone_that_does_not_run(fake: Fake, new_home: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from helpers.servers import Server, ServerError, embedded, find_server, stop_server, tools
 from helpers.servers.server import connect
 
-from .conftest import Homes, copy_cluster, output, python
+from .conftest import STEP_DOWN, Homes, copy_cluster, output, python
 
 ROOT_ONLY = pytest.mark.skipif(tools.account() is None, reason="only root meets this")
 FIND = "from helpers.servers import find_server; print(find_server('embedded').url.render_as_string(False))"
@@ -313,17 +313,6 @@ def test_root_copies_programs_that_postgres_cannot_reach(homes: Homes) -> None:
     assert Path(postmaster(home).exe()).is_relative_to(home / "postgres" / "programs")
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
-
-
-# The interpreter may lie where an ordinary user cannot run it, so root imports everything and then steps down.
-STEP_DOWN = f"""
-import os, pwd
-from helpers.servers import ServerError, find_server, stop_server
-from sqlalchemy import make_url
-make_url("postgresql+psycopg://").get_dialect()()
-entry = pwd.getpwnam("{tools.UNPRIVILEGED}")
-os.setgroups([]), os.setgid(entry.pw_gid), os.setuid(entry.pw_uid)
-"""
 
 
 @ROOT_ONLY
