@@ -5,7 +5,7 @@ import os
 from sqlalchemy import text
 
 from helpers.db import engine, forget_engine
-from helpers.diagnosis import readable_errors
+from helpers.diagnosis import LESSON, readable_errors
 from helpers.errors import LabError
 from helpers.kernel import watch_cells
 from helpers.lab.leftovers import end_leftovers
@@ -72,6 +72,7 @@ def lease_seconds() -> float:
 
 
 def _rebuild(lesson: int) -> str:
+    os.environ[LESSON] = str(lesson)  # for our workers, too: what these tables have
     end_leftovers()
     stop_stray_workers()
     with readable_errors():
