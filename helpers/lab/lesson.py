@@ -22,6 +22,7 @@ TEXTS = {
     "not_open": "No lesson is open. Run the notebook's first code cell, then this one.",
 }
 
+LESSONS_LEASE = 10  # seconds, as the notebooks say
 TABLES_OF_THE_TOUR = 5  # lesson 0 shows a worker of lesson 4, so it begins with the tables that lesson 4 leaves
 
 _current: int | None = None
@@ -64,7 +65,7 @@ def current_lesson() -> int:
 
 def lease_seconds() -> float:
     """How long a lease lasts in the experiments, in seconds: 10 for people, less where LAB_LEASE_SECONDS says so."""
-    value = os.environ.get("LAB_LEASE_SECONDS", "10")
+    value = os.environ.get("LAB_LEASE_SECONDS", str(LESSONS_LEASE))
     try:
         return checked_lease_seconds(float(value))
     except ValueError:
