@@ -15,9 +15,11 @@ SET_UP = dedent("""
     from helpers.scripts import run_script
     from helpers.servers import stop_server
     lab.open(8)
+    lab.run_script("08_batches_and_quotas/01_migrate.sql")
+    over = threading.Event()
     def stop_when(fact):
         def watch():
-            while not lab.value(f"SELECT {fact}"):
+            while not over.is_set() and not lab.value(f"SELECT {fact}"):
                 time.sleep(0.02)
             stop_server()
         watcher = threading.Thread(target=watch)
@@ -98,6 +100,7 @@ UNDER_WAY = {
         "count(*) > 0 FROM pg_stat_activity WHERE application_name = 'session:A' AND query LIKE 'SELECT pg_sleep%'",
     ),
     "start_worker": ("lab.start_worker('A', '--wait-seconds', 60); lab.tasks()", WORKER_IS_THERE),
+    "start_worker that drains": ("lab.start_worker('A', '--retry', '--drain', '--wait-seconds', 1)", WORKER_IS_THERE),
     "storm": ("lab.storm(tasks=50, workers=2, seconds=20, lease_seconds=1)", WORKER_IS_THERE),
     "stream": ("lab.stream('--by-priority')", WORKER_IS_THERE),
     "throughput": ("lab.throughput(workers=(1, 2, 4, 8))", "count(*) > 100 FROM backend_training.tasks"),
@@ -107,7 +110,7 @@ UNDER_WAY = {
 
 def say(kernel: Kernel, call: str, before: str = "") -> str:
     """What a cell with this call says, after the code `before`."""
-    kernel.run(f"lab.end_workers(); {before}" if before.startswith("run") else f"lab.end_workers()\n{before}")
+    kernel.run(f"lab.end_workers()\n{before}")
     said = kernel.run(call)
     assert "Traceback" not in said, f"{call}: {said}"
     return said
@@ -161,7 +164,7 @@ def test_a_server_that_goes_away_meanwhile_is_a_sentence(server_of_its_own: None
     call, fact = UNDER_WAY[name]
     kernel.run(f"{SET_UP}\ndocuments = lab.start_documents()")
     said = say(kernel, f"watcher = stop_when({fact!r})\n{call}")
-    kernel.run("watcher.join()")
+    kernel.run("over.set(); watcher.join()")
     assert "python3 -m helpers doctor" in said, said
     assert "Lesson 8 is open" in kernel.run("lab.open(8)")
     assert "exit code 0" in kernel.run("lab.start_worker('A', '--retry')"), "the kernel works as before"
