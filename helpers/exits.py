@@ -3,9 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from sqlalchemy.exc import DBAPIError
-
-from helpers.diagnosis import explain
+from helpers.diagnosis import DATABASE_ERRORS, explain
 from helpers.errors import LabError
 
 EXIT_DONE = 0  # also where there was nothing to do, or the process was asked to stop
@@ -26,7 +24,7 @@ def exit_code(name: str, run: Callable[[], int]) -> int:
         return run()
     except LabError as error:
         message = str(error)
-    except DBAPIError as error:
+    except DATABASE_ERRORS as error:
         message = explain(error)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

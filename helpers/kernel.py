@@ -4,6 +4,7 @@ The configuration beside this file (`ipython_config.py`) is installed with the p
 of this environment loads it, in JupyterLab, in an editor, and in a test.
 """
 
+import traceback as tracebacks
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -17,23 +18,27 @@ TEXTS = {
 }
 
 
+LESSONS_CODE = "helpers.repository"  # what a lesson is about: what the server says to it is part of the lesson
+
+
 def load_ipython_extension(shell: Any) -> None:
     """Called by IPython when a kernel starts. Imports nothing big: every kernel pays for it."""
     shell.set_custom_exc((NameError,), show_error)
 
 
 def watch_cells(on_interrupt: Callable[[], None]) -> None:
-    """From now on, tell a lost server by a sentence too, and call `on_interrupt` after a cell that was interrupted.
+    """From now on, tell an error of the database too, and call `on_interrupt` after a cell that was interrupted.
 
     Outside of IPython this does nothing.
     """
     from IPython import get_ipython
-    from sqlalchemy.exc import DBAPIError
+
+    from helpers.diagnosis import DATABASE_ERRORS
 
     shell = get_ipython()
     if shell is None:
         return
-    shell.set_custom_exc((NameError, DBAPIError), show_error)
+    shell.set_custom_exc((NameError, *DATABASE_ERRORS), show_error)
 
     def after_cell(result: Any) -> None:
         if isinstance(result.error_in_exec, KeyboardInterrupt):
@@ -43,7 +48,7 @@ def watch_cells(on_interrupt: Callable[[], None]) -> None:
 
 
 def show_error(
-    shell: Any, kind: type[Exception], error: Exception, traceback: TracebackType, tb_offset: int | None = None
+    shell: Any, kind: type[Exception], error: Any, traceback: TracebackType, tb_offset: int | None = None
 ) -> None:
     """Show what IPython would show, with a sentence that says what to do; or that sentence alone, where it says all."""
     lines = shell.InteractiveTB.structured_traceback(kind, error, traceback, tb_offset=tb_offset)
@@ -52,6 +57,13 @@ def show_error(
     else:
         from helpers.diagnosis import explain, is_connection_failure
 
-        if is_connection_failure(error):
+        if is_connection_failure(error) or comes_from_the_lab(traceback):
             lines = [explain(error)]
     shell._showtraceback(kind, error, lines)
+
+
+def comes_from_the_lab(traceback: TracebackType) -> bool:
+    """Whether the cell called the project's machinery, and not SQL or a function of its own, or the lesson's code."""
+    modules = (frame.f_globals.get("__name__", "") for frame, _ in tracebacks.walk_tb(traceback))
+    first = next((name for name in modules if name.startswith("helpers.")), LESSONS_CODE)
+    return not first.startswith(LESSONS_CODE)

@@ -11,7 +11,7 @@ import sys
 from sqlalchemy import update
 
 from helpers.db import SessionFactory
-from helpers.exits import EXIT_ABANDONED
+from helpers.exits import EXIT_ABANDONED, EXIT_DONE, exit_code
 from helpers.faults import end_with_parent
 from helpers.journal import HOLD_PROMPT
 from helpers.models import Task
@@ -41,7 +41,17 @@ def wait_for_enter() -> None:
         os._exit(EXIT_ABANDONED)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    name = sys.argv[1]
     end_with_parent()
-    os.environ["PGAPPNAME"] = f"worker:{sys.argv[1]}"
-    process_in_one_transaction(sys.argv[1], task_id=42)
+    os.environ["PGAPPNAME"] = f"worker:{name}"
+
+    def process() -> int:
+        process_in_one_transaction(name, task_id=42)
+        return EXIT_DONE
+
+    return exit_code(name, process)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,6 +18,7 @@ from nbclient.util import ensure_async, run_sync
 from nbformat import NotebookNode
 
 from helpers.errors import LabError
+from helpers.lab.lesson import LESSONS_LEASE, lease_seconds
 from helpers.paths import NOTEBOOKS
 
 CELL_TIMEOUT_SECONDS = 300
@@ -29,6 +30,10 @@ TEXTS = {
     "same": "All {count} experiment cells gave what the stored notebook shows.",
     "differs": "This cell gave something else than the stored notebook shows. Stored:",
     "failed": "Lesson {lesson} stopped at an error in this cell:",
+    "lease": (
+        "LAB_LEASE_SECONDS is {value}, and the lessons say that a lease lasts {lease} s. What is stored must be what "
+        "they say: unset LAB_LEASE_SECONDS, then build again."
+    ),
     "built": "{name}: {count} code cells run and stored.",
 }
 
@@ -84,7 +89,10 @@ def build(lessons: list[int]) -> int:
     """Run the notebooks (all, where `lessons` is empty) and store their outputs. Returns 0; raises what a cell raises.
 
     Two builds of one notebook differ in nothing: no times, no widget state, cell ids by position.
+    Raises LabError where the lease would be another than the one that the lessons speak of.
     """
+    if (lease := lease_seconds()) != LESSONS_LEASE:
+        raise LabError(TEXTS["lease"].format(value=f"{lease:g}", lease=LESSONS_LEASE))
     for lesson in lessons or list(lesson_paths()):
         path = find_lesson(lesson)
         notebook = nbformat.read(path, as_version=4)

@@ -62,10 +62,10 @@ def migrations_before(lesson: int) -> list[str]:
     return [p.relative_to(LAB_SQL).as_posix() for p in migrations if int(p.parent.name[:2]) < lesson]
 
 
-def migration_that_adds(name: str) -> str | None:
-    """The first migration that makes a table or column called `name`, or None."""
-    for path in sorted(LAB_SQL.glob("*/01_migrate.sql")):
-        if re.search(rf"IF NOT EXISTS (\w+\.)?{re.escape(name)}\b", path.read_text(encoding="utf-8")):
+def script_that_adds(name: str) -> str | None:
+    """The first script that makes a schema, table, type or column called `name`, or None."""
+    for path in sorted(LAB_SQL.glob("*/*.sql")):
+        if re.search(rf"(IF NOT EXISTS|CREATE TYPE) (\w+\.)?{re.escape(name)}\b", path.read_text(encoding="utf-8")):
             return path.relative_to(LAB_SQL).as_posix()
     return None
 

@@ -15,7 +15,7 @@ from helpers.db import database_url, engine
 from helpers.errors import LabError
 from helpers.lab import rebuild
 from helpers.paths import LAB_SQL
-from helpers.scripts import find_script, migration_that_adds, migrations_before, run_script
+from helpers.scripts import find_script, migrations_before, run_script, script_that_adds
 
 ALL = [path.relative_to(LAB_SQL).as_posix() for path in sorted(LAB_SQL.glob("*/*.sql"))]
 
@@ -160,10 +160,10 @@ def test_migrations_lead_to_a_lesson_in_order() -> None:
     assert migrations_before(5)[-1] == "04_lease_and_attempts/01_migrate.sql"
 
 
-def test_the_migration_that_adds_a_column_is_found_by_the_column() -> None:
-    assert migration_that_adds("lease_until") == "04_lease_and_attempts/01_migrate.sql"
-    assert migration_that_adds("tasks") == "00_base/01_migrate.sql"
-    assert migration_that_adds("no_such_column") is None
+def test_the_script_that_adds_a_column_is_found_by_the_column() -> None:
+    assert script_that_adds("lease_until") == "04_lease_and_attempts/01_migrate.sql"
+    assert script_that_adds("tasks") == "00_base/01_migrate.sql"
+    assert script_that_adds("no_such_column") is None
 
 
 def test_rebuilding_opens_each_lesson_in_its_own_state() -> None:

@@ -44,9 +44,7 @@ def main() -> None:
 
 
 def _answer(order: dict[str, Any], functions: Functions, send: Callable[..., None]) -> None:
-    from sqlalchemy.exc import DBAPIError
-
-    from helpers.diagnosis import explain
+    from helpers.diagnosis import DATABASE_ERRORS, explain
 
     exercise = definition_of(order["exercise"])
     try:
@@ -56,7 +54,7 @@ def _answer(order: dict[str, Any], functions: Functions, send: Callable[..., Non
             _check(exercise, functions, order, send)
     except LabError as error:
         send("error", text=str(error))
-    except DBAPIError as error:
+    except DATABASE_ERRORS as error:
         send("error", text=explain(error))
 
 

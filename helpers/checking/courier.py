@@ -16,21 +16,23 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from time import monotonic
 from typing import IO, Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import psutil
+import psycopg
 from filelock import FileLock, Timeout
 from sqlalchemy import URL
 
-from helpers.checking.database import check_url, end_sessions
+from helpers.checking.database import check_url, end_sessions, server_start
 from helpers.checking.parts import Definition, Finding, Functions
-from helpers.db import SessionFactory
+from helpers.db import SessionFactory, database_url
 from helpers.errors import LabError
 from helpers.faults import PARENT_PID
 from helpers.paths import ROOT, lab_home
-from helpers.servers import ServerError
+from helpers.servers import ServerError, connection_failure
 
 START_SECONDS = 60.0  # for the child to start, and to build its tables
 LONGEST_SECONDS = 1800.0  # after which a child whose parent is gone ends by itself
@@ -39,6 +41,7 @@ END_SECONDS = 5.0  # for a child that has said its last word
 MOST_OUTPUT = 2_000  # characters of what was printed that are kept
 
 TEXTS = {
+    "restarted": "The database server was restarted in the middle of the check. Run this cell again.",
     "busy": "Another check is running. Wait for its end, then run this cell again.",
     "pickle": (
         "Your function uses something that cannot be taken to another process: {reason}. Make it inside the function."
@@ -104,10 +107,29 @@ def run_check(
     that this side writes itself. Raises LabError where no server is found, or another check runs for too long.
     """
     with _turn(database):
+        started = _server_start() if database else None
         with open_child(database, exercise.database) as child:
             answer = check_in(child, exercise, packed, rules, expected=expected, schedule=schedule, announce=announce)
         answer.printed = child.printed  # all of it, now that the process has ended
+        passed = [(rule, finding) for rule, finding in answer.findings if finding.ok]
+        if started and len(passed) < len(answer.findings) and (gone := _server_went_away(started)):
+            answer.findings, answer.error = passed, gone
         return answer
+
+
+def _server_start() -> datetime | None:
+    try:
+        return server_start()
+    except (psycopg.Error, ServerError):
+        return None
+
+
+def _server_went_away(started: datetime) -> str | None:
+    """Why what failed says nothing about the functions: the server was not there all the time. Else None."""
+    try:
+        return None if server_start() == started else TEXTS["restarted"]
+    except psycopg.Error as error:
+        return connection_failure(error, database_url())
 
 
 @contextmanager

@@ -6,6 +6,7 @@ afresh.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from time import monotonic, sleep
 
 import psycopg
@@ -33,6 +34,15 @@ def check_url() -> URL:
     """
     lab = database_url()
     return lab.set(database=check_name(f"{lab.database}{SUFFIX}", "the database of the checks"))
+
+
+def server_start() -> datetime:
+    """When the server of the lab was started. Raises psycopg.Error where it does not answer."""
+    with connect(database_url()) as connection:
+        row = connection.execute("SELECT pg_postmaster_start_time()").fetchone()
+    assert row is not None
+    started: datetime = row[0]
+    return started
 
 
 def end_sessions(url: URL) -> None:

@@ -206,14 +206,14 @@ def _database(server: "Server") -> Iterator[Check]:
 
 def _schema(connection: "psycopg.Connection") -> Check:
     """Which lesson's migration was the last? Each one adds columns, so the columns tell."""
-    from helpers.scripts import migration_that_adds
+    from helpers.scripts import script_that_adds
 
     columns = [str(name) for (name,) in connection.execute(COLUMNS)]
     if not columns:
         return Check(True, NO_SCHEMA)
     if connection.execute("SELECT to_regclass('backend_training.task_events')").fetchone() == (None,):
         return Check(False, BAD_SCHEMA, CURE_SCHEMA)
-    lesson = max(int((migration_that_adds(name) or "00")[:2]) for name in columns)
+    lesson = max(int((script_that_adds(name) or "00")[:2]) for name in columns)
     counted = connection.execute("SELECT count(*) FROM backend_training.tasks").fetchone()
     tasks = counted[0] if counted else 0
     return Check(True, (SCHEMA if lesson else SCHEMA_BASE).format(lesson=lesson, tasks=tasks))

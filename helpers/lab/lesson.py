@@ -5,7 +5,7 @@ import os
 from sqlalchemy import text
 
 from helpers.db import engine, forget_engine
-from helpers.diagnosis import readable_errors
+from helpers.diagnosis import LESSON, readable_errors
 from helpers.errors import LabError
 from helpers.kernel import watch_cells
 from helpers.lab.leftovers import end_leftovers
@@ -22,6 +22,7 @@ TEXTS = {
     "not_open": "No lesson is open. Run the notebook's first code cell, then this one.",
 }
 
+LESSONS_LEASE = 10  # seconds, as the notebooks say
 TABLES_OF_THE_TOUR = 5  # lesson 0 shows a worker of lesson 4, so it begins with the tables that lesson 4 leaves
 
 _current: int | None = None
@@ -64,7 +65,7 @@ def current_lesson() -> int:
 
 def lease_seconds() -> float:
     """How long a lease lasts in the experiments, in seconds: 10 for people, less where LAB_LEASE_SECONDS says so."""
-    value = os.environ.get("LAB_LEASE_SECONDS", "10")
+    value = os.environ.get("LAB_LEASE_SECONDS", str(LESSONS_LEASE))
     try:
         return checked_lease_seconds(float(value))
     except ValueError:
@@ -72,6 +73,7 @@ def lease_seconds() -> float:
 
 
 def _rebuild(lesson: int) -> str:
+    os.environ[LESSON] = str(lesson)  # for our workers, too: what these tables have
     end_leftovers()
     stop_stray_workers()
     with readable_errors():

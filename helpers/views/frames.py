@@ -51,3 +51,17 @@ def rows_of(ledger: pd.DataFrame) -> list[dict[Hashable, Any]]:
         row["lease_end"] = None if lease_until is None else (pd.Timestamp(lease_until) - start).total_seconds()
         rows.append(row)
     return rows
+
+
+def lease_lengths(ledger: pd.DataFrame, tasks: list[int] | None = None) -> list[float]:
+    """How long leases last when workers claim all tasks or `tasks`, in seconds: each length once, the shortest first.
+
+    The ledger notes a claim a moment after the lease began, so that it is known to half a second.
+    """
+    claims = [
+        row
+        for row in rows_of(ledger)
+        if row["new_status"] == "processing" and row["lease_end"] is not None and row["actor"].startswith("worker:")
+        if tasks is None or row["task_id"] in tasks
+    ]
+    return sorted({round(2 * (row["lease_end"] - row["seconds"])) / 2 for row in claims})

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers.views.drawing import DPI, FONT, TEXT, Drawing
+from helpers.views.frames import lease_lengths
 from helpers.views.layout import WIDTH
 from helpers.views.palette import INK, PAPER
 from helpers.views.reading import read_story
 from helpers.views.sentences import story_text
+from helpers.views.words import LEASES
 
 SHARP = 2  # pixels of the file for one of the page
 
@@ -25,12 +28,25 @@ STYLE: list[Any] = [
 
 
 class Timeline:
-    """A picture of a ledger (`figure`) and the same in words (`description`)."""
+    """A picture of a ledger (`figure`) and the same in words (`description`).
 
-    def __init__(self, figure: Figure, description: str, *, empty: bool = False) -> None:
+    `leases`: how long leases lasted, in seconds. That stands in the picture's file alone: with the words beside it a
+    notebook is compared, and where it is tested leases are shorter.
+    """
+
+    def __init__(self, figure: Figure, description: str, *, empty: bool = False, leases: Sequence[float] = ()) -> None:
         self.figure = figure
         self.description = description
         self._empty = empty
+        self._leases = leases
+
+    @property
+    def file_words(self) -> str:
+        """What stands in the file: the description, and how long leases lasted."""
+        if not self._leases:
+            return self.description
+        lengths = ", ".join(f"{seconds:g} s" for seconds in self._leases)
+        return f"{self.description} {LEASES.format(lengths=lengths)}"
 
     def __repr__(self) -> str:
         return self.description
@@ -41,7 +57,7 @@ class Timeline:
 
     def _bytes(self, kind: str) -> bytes:
         # A date or a version inside the file would make two equal pictures differ. The words belong to it.
-        metadata = {"Description": self.description, **({"Date": None} if kind == "svg" else {"Software": None})}
+        metadata = {"Description": self.file_words, **({"Date": None} if kind == "svg" else {"Software": None})}
         buffer = io.BytesIO()
         with matplotlib.style.context(STYLE):
             self.figure.savefig(buffer, format=kind, dpi=DPI * SHARP, metadata=metadata)
@@ -66,4 +82,4 @@ def timeline(ledger: pd.DataFrame, tasks: list[int] | None = None, until: float 
             figure = Figure(figsize=(WIDTH, 1.0), facecolor=PAPER)
             figure.text(0.5, 0.5, description, ha="center", va="center", color=INK)
             return Timeline(figure, description, empty=True)
-        return Timeline(Drawing(story).figure, description)
+        return Timeline(Drawing(story).figure, description, leases=lease_lengths(ledger, tasks))

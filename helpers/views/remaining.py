@@ -48,7 +48,7 @@ def remaining(ledger: pd.DataFrame, task: int, lease_seconds: float) -> Timeline
     in_time = TABLE["true" if smallest.left > lease_seconds / 3 else "false"]
     description = REMAINING["text"].format(task=task, attempt=attempt, in_time=in_time)
     title = REMAINING["title"].format(task=task, attempt=attempt, count=len(renewals))
-    return Timeline(draw(pieces, smallest, lease_seconds, title), description)
+    return Timeline(draw(pieces, smallest, lease_seconds, title), description, leases=[lease_seconds])
 
 
 def read_pieces(ledger: pd.DataFrame, task: int) -> tuple[int | None, list[Piece]]:

@@ -191,4 +191,6 @@ REMAINING = {
     "left": "seconds left",
 }
 
+LEASES = "Leases lasted {lengths}."  # of a picture, in its file
+
 TABLE = {"null": "NULL", "true": "true", "false": "false", "empty": "no tasks", "cut": "…"}

@@ -1,74 +1,9 @@
 """What a learner sees in a real kernel when something is missing, and what a restart leaves behind."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager, start_new_kernel
 
 from helpers import lab
-from helpers.db import forget_engine
-from helpers.servers import stop_server
-
-START_SECONDS = 120
-
-
-class Kernel:
-    """A kernel that runs one piece of code after the other."""
-
-    def __init__(self) -> None:
-        self.manager: KernelManager
-        self.client: BlockingKernelClient
-        self.manager, self.client = start_new_kernel(startup_timeout=START_SECONDS)
-
-    def run(self, code: str) -> str:
-        """Run `code` and return what it printed, or the lines that it shows for an error."""
-        shown: list[str] = []
-
-        def note(message: dict[str, Any]) -> None:
-            content = message["content"]
-            if message["msg_type"] == "stream":
-                shown.append(content["text"])
-            elif message["msg_type"] == "error":
-                shown.append("\n".join(content["traceback"]))
-
-        self.client.execute_interactive(code, output_hook=note, timeout=START_SECONDS)
-        return "".join(shown)
-
-
-@pytest.fixture(autouse=True)
-def name_of_the_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The sessions of this process are not called `lab`, as those of a kernel are."""
-    monkeypatch.setenv("PGAPPNAME", "test")
-    forget_engine()
-    yield
-    forget_engine()
-
-
-@pytest.fixture
-def kernel() -> Iterator[Kernel]:
-    kernel = Kernel()
-    yield kernel
-    kernel.client.stop_channels()
-    kernel.manager.shutdown_kernel(now=True)
-
-
-@pytest.fixture
-def server_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An embedded server that a test may stop. PostgreSQL's user must reach its folder, so pytest's own will not do."""
-    home = Path(tempfile.mkdtemp(prefix="task42-test-", dir="/var/tmp" if os.name == "posix" else None))
-    home.chmod(0o755)
-    monkeypatch.delenv("DATABASE_URL")
-    monkeypatch.setenv("LAB_SERVER", "embedded")
-    monkeypatch.setenv("LAB_HOME", str(home))
-    yield
-    stop_server()
-    shutil.rmtree(home, ignore_errors=True)
+from tests.lab.kernels import START_SECONDS, Kernel
 
 
 def test_a_server_that_was_stopped_in_mid_lesson_is_a_sentence(server_of_its_own: None, kernel: Kernel) -> None:

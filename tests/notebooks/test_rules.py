@@ -1,5 +1,8 @@
 """The rules that every notebook keeps, beside what nbval compares."""
 
+import ast
+import base64
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,15 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
+from PIL import Image
 
-from helpers.notebooks import KERNEL, client, lesson_paths, normalise
+from helpers.errors import LabError
+from helpers.lab.lesson import LESSONS_LEASE
+from helpers.notebooks import KERNEL, build, client, lesson_paths, normalise
 
 PATHS = list(lesson_paths().values())
+FIRST_LESSON_WITH_LEASES = 4
+LEASES_LASTED = re.compile(r"(?<=Leases lasted ).*(?=\.$)")
 MACHINE_PATH = re.compile(r"(?<![\w.])(/(?:home|root|tmp|var|usr|opt|work|Users|private)/[\w.-]+|[A-Za-z]:\\\\)")
 
 
@@ -86,6 +94,47 @@ def test_a_cell_without_the_set_up_cell_says_what_to_do() -> None:
         client(notebook, path).execute()
     assert "Run its first code cell" in str(caught.value)
     assert "Traceback" not in str(caught.value)
+
+
+def lease_lengths_named(notebook: NotebookNode) -> set[float]:
+    """How long a lease may last by the text: the lesson's lease, and what its cells make of it, such as LEASE / 2."""
+    code = "\n".join(cell.source for cell in code_cells(notebook))
+    products = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.BinOp)]
+    made = [ast.unparse(node) for node in products if re.fullmatch(r"[\d. */]*LEASE[\d. */]*", ast.unparse(node))]
+    return {LESSONS_LEASE, *(eval(expression, {"LEASE": LESSONS_LEASE}) for expression in made)}
+
+
+def leases_of_pictures(notebook: NotebookNode) -> dict[str, str]:
+    """What each picture of a ledger with leases says in its file: the code of its cell → "10 s, 30 s"."""
+    found = {}
+    for cell in code_cells(notebook):
+        if re.search(r"lab\.(timeline|remaining_lease)\(", cell.source):
+            for output in cell.outputs:
+                if png := output.get("data", {}).get("image/png"):
+                    words = Image.open(io.BytesIO(base64.b64decode(png))).info.get("Description", "")
+                    found[cell.source] = (LEASES_LASTED.search(words) or [""])[0]
+    return found
+
+
+def test_every_picture_shows_leases_as_long_as_the_text_says(path: Path, notebook: NotebookNode) -> None:
+    if "LEASE = lab.lease_seconds()" in str(notebook):
+        prose = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+        assert f"{LESSONS_LEASE} seconds" in prose
+    if 0 < int(path.name[:2]) < FIRST_LESSON_WITH_LEASES:
+        assert set(leases_of_pictures(notebook).values()) <= {""}
+        return
+    known = lease_lengths_named(notebook)
+    for source, words in leases_of_pictures(notebook).items():
+        lengths = {float(length) for length in re.findall(r"([\d.]+) s\b", words)}
+        assert lengths, f"store the outputs with: python3 -m helpers build\n{source}"
+        assert lengths <= known, source
+
+
+def test_a_notebook_is_not_built_with_another_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_LEASE_SECONDS", "4")
+    monkeypatch.setattr("helpers.notebooks.nbformat.write", lambda *_: pytest.fail("it was stored"))
+    with pytest.raises(LabError, match=r"a lease lasts 10 s.*unset LAB_LEASE_SECONDS"):
+        build([0])
 
 
 @pytest.mark.thorough

@@ -663,3 +663,15 @@ def test_the_title_is_built_from_the_rows() -> None:
     assert titles["broken"] == "#42: worker A gave it up as failed"
     assert titles["stopped"] == "#42: worker A gave it back, worker B completed it"
     assert title(read_story(poison().frame, tasks=[42])) == "#42: completed, attempts: 4"
+
+
+def test_the_file_says_how_long_leases_lasted_and_the_text_beside_it_does_not(tmp_path: Path) -> None:
+    """Where a notebook is tested, leases are shorter, and its text must be the same."""
+    ledger = Ledger(42).claims("A", 42, 1).wait(11).takes_over("B", 42, 2, lease=30.0)
+    picture = timeline(ledger.frame)
+    picture.save(tmp_path / "picture.svg")
+    assert "Leases lasted 10 s, 30 s." in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    assert "Leases lasted" not in picture.description
+    without = Ledger(42, leases=False).claims("A", 42, None)
+    timeline(without.frame).save(tmp_path / "without.svg")
+    assert "Leases lasted" not in (tmp_path / "without.svg").read_text(encoding="utf-8")

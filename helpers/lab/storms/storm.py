@@ -47,6 +47,7 @@ NEW_TASKS = text("""
     INSERT INTO backend_training.tasks (id, type, max_attempts)
     SELECT id, 'generate_report', 1000 FROM generate_series(CAST(:first AS bigint), :last) AS id
 """)
+NEEDED = text("SELECT attempts, lease_until, max_attempts, retry_at, last_error FROM backend_training.tasks LIMIT 0")
 TASKS = text("SELECT * FROM backend_training.tasks ORDER BY id")
 LEDGER = text("SELECT * FROM backend_training.task_events ORDER BY id")
 
@@ -116,6 +117,8 @@ def server_with_port() -> URL:
 def prepare(tasks: int) -> None:
     """Nothing but so many pending tasks, and an empty ledger. First end this notebook's workers and sessions."""
     end_leftovers()
+    with engine().connect() as connection:
+        connection.execute(NEEDED)  # before rows are dropped: these may be the tables of another lesson
     run_script("00_base/02_reset.sql")  # it checks the database's name
     with engine().begin() as connection:
         connection.execute(OLD_ROWS)
