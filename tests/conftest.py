@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic, sleep
 
+import psutil
 import pytest
 from sqlalchemy import Connection, text
 
@@ -112,6 +113,19 @@ def eventually() -> Callable[[Callable[[], object]], None]:
             sleep(0.02)
 
     return wait
+
+
+@pytest.fixture
+def is_gone() -> Callable[[int], bool]:
+    """A function that tells whether a process has ended. A zombie has: in many a container nobody collects orphans."""
+
+    def gone(pid: int) -> bool:
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    return gone
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -107,7 +107,9 @@ CRASHES = "from helpers import lab; service = lab.start_documents(); print(servi
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a service notices nothing of its notebook's crash")
-def test_a_notebook_that_crashes_leaves_no_service() -> None:
+def test_a_notebook_that_crashes_leaves_no_service(
+    eventually: Callable[[Callable[[], object]], None], is_gone: Callable[[int], bool]
+) -> None:
     notebook = subprocess.run(
         [sys.executable, "-c", CRASHES + "import os; os._exit(9)"],
         cwd=ROOT,
@@ -119,9 +121,7 @@ def test_a_notebook_that_crashes_leaves_no_service() -> None:
     )
     assert notebook.returncode == 9, notebook.stderr
     [pid] = [int(line) for line in notebook.stdout.splitlines() if line.isdigit()]
-    if psutil.pid_exists(pid):
-        psutil.wait_procs([psutil.Process(pid)], timeout=20)
-    assert not psutil.pid_exists(pid)
+    eventually(lambda: is_gone(pid))
 
 
 def test_a_service_that_cannot_start_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
-
 from helpers.servers.command import run
 
 # The child holds the pipes of its parent, as the process does to which docker hands on.
@@ -29,15 +27,8 @@ def test_a_command_that_does_not_exist_is_none(tmp_path: Path) -> None:
     assert run([str(tmp_path / "nothing")], tmp_path, 60) is None
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def test_after_the_time_limit_nothing_of_it_is_left(
-    tmp_path: Path, eventually: Callable[[Callable[[], object]], None]
+    tmp_path: Path, eventually: Callable[[Callable[[], object]], None], is_gone: Callable[[int], bool]
 ) -> None:
     child = tmp_path / "child"
     seconds = 1
