@@ -10,7 +10,6 @@ from typing import Any
 
 import ipywidgets as widgets
 import pandas as pd
-import psycopg
 from IPython.display import display
 
 from helpers.diagnosis import readable_errors
@@ -30,7 +29,6 @@ ORDERS = tuple(sorted({"".join(letters) for letters in permutations("AABB")}))
 
 TEXTS = {
     "bad_order": '"{order}" is no order of two steps each. The orders are: {orders}.',
-    "no_replay": "This order could not be replayed: {error}. Run the notebook's first code cell, then this one.",
     "title": "Order {order}",
     "title_by_call": "Order {order}, call by call",
     "row": "row #{task}",
@@ -230,8 +228,5 @@ def _replay(claim: Claim, schedule: str) -> Run:
     """One run from the lesson's reset."""
     script = f"{lesson_folder(current_lesson())}/02_reset.sql"
     program = Program(dict.fromkeys(SESSIONS, lambda: claim(TASK)), reset=lambda: run_script(script))
-    try:
-        with readable_errors():
-            return replay(program, schedule)
-    except psycopg.Error as error:
-        raise LabError(TEXTS["no_replay"].format(error=str(error).splitlines()[0])) from None
+    with readable_errors():
+        return replay(program, schedule)
