@@ -12,7 +12,7 @@ SET_UP = dedent("""
     from sqlalchemy import text
     from helpers import lab
     from helpers.db import SessionFactory
-    from helpers.exercises.answers.claim import claim_task as answer
+    from helpers.exercises.claim.answers import claim_task as answer
     from helpers.repository import lease, naive, priority
     from helpers.scripts import run_script
     from helpers.servers import stop_server
