@@ -58,6 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The first process finds the server, once; those that pytest-xdist starts inherit it, and take a database each.
     """
+    from helpers import surroundings
+    from helpers.paths import ROOT
+
+    surroundings.settle_python(ROOT)
+    os.environ.pop("PYTHONIOENCODING", None)  # pytest's own processes talk in pipes
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None:
         config.stash[OUTSIDE] = dict(os.environ)
@@ -68,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         _use(f"{DATABASE}_{worker}")
     config.stash[HOME] = os.environ["LAB_HOME"] = tempfile.mkdtemp(prefix="task42-test-")
+    surroundings.settle_folders(Path(os.environ["LAB_HOME"]))
     os.environ["COMPOSE_PROJECT_NAME"] = f"task42-test-{secrets.token_hex(4)}"
     os.environ.setdefault("LAB_LEASE_SECONDS", LEASE_SECONDS)
 

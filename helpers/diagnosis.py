@@ -12,6 +12,7 @@ from helpers.db import database_url
 from helpers.errors import LabError
 from helpers.scripts import script_that_adds
 from helpers.servers import connection_failure
+from helpers.servers.failures import Cause, cause_of
 
 TEXTS = {
     "script": (
@@ -49,7 +50,7 @@ def is_connection_failure(error: BaseException) -> bool:
 
 def explain(error: DatabaseError) -> str:
     """One sentence or two for `error`, with the cure. Never a password."""
-    if is_connection_failure(error):
+    if is_connection_failure(error) or cause_of(error) is Cause.DISK_FULL:
         return connection_failure(error, database_url())
     message = str(_inner(error)).strip()
     missing = MISSING.search(message)

@@ -4,6 +4,7 @@ Cells with the tag `experiment` are those whose output `run` prints and compares
 """
 
 import asyncio
+import atexit
 import re
 import signal
 import sys
@@ -17,9 +18,10 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbclient.util import ensure_async, run_sync
 from nbformat import NotebookNode
 
+from helpers.bootstrap import COMMAND
 from helpers.errors import LabError
 from helpers.lab.lesson import LESSONS_LEASE, lease_seconds
-from helpers.paths import NOTEBOOKS
+from helpers.paths import NOTEBOOKS, lab_folder
 
 CELL_TIMEOUT_SECONDS = 300
 EXPERIMENT = "experiment"
@@ -33,6 +35,10 @@ TEXTS = {
     "lease": (
         "LAB_LEASE_SECONDS is {value}, and the lessons say that a lease lasts {lease} s. What is stored must be what "
         "they say: unset LAB_LEASE_SECONDS, then build again."
+    ),
+    "no_kernel": (
+        "The notebook's kernel did not start; its own words stand above. Often the disk that holds {folder} is full. "
+        "{command} doctor checks that."
     ),
     "built": "{name}: {count} code cells run and stored.",
 }
@@ -76,7 +82,7 @@ def run_lesson(lesson: int) -> int:
                 print(f"{TEXTS['differs']}\n{expected}\n", flush=True)
 
     try:
-        client(notebook, path, on_cell_start=announce, on_cell_executed=show).execute()
+        execute(client(notebook, path, on_cell_start=announce, on_cell_executed=show))
     except (CellExecutionError, DeadKernelError) as error:
         print(f"{TEXTS['failed'].format(lesson=lesson)}\n{plain(str(error))}", file=sys.stderr)
         return 1
@@ -99,7 +105,7 @@ def build(lessons: list[int]) -> int:
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
-        client(notebook, path).execute()
+        execute(client(notebook, path))
         normalise(notebook)
         nbformat.write(notebook, path)
         count = sum(cell.cell_type == "code" for cell in notebook.cells)
@@ -166,6 +172,21 @@ def client(notebook: NotebookNode, path: Path, **hooks: Any) -> NotebookClient:
         extra_arguments=["--log-level=ERROR"],  # a loopback kernel need not warn that it is not encrypted
         **hooks,
     )
+
+
+def execute(client: NotebookClient) -> None:
+    """Run all cells. Raises LabError where the kernel does not even start; else what nbclient raises."""
+    try:
+        client.execute()
+    except DeadKernelError:
+        raise
+    except (OSError, RuntimeError) as error:  # RuntimeError is all that nbclient says of a kernel that ends at once
+        atexit.unregister(
+            client._cleanup_kernel
+        )  # it would look for that kernel at the end of this process, and stumble
+        if isinstance(error, OSError):
+            raise
+        raise LabError(TEXTS["no_kernel"].format(folder=lab_folder(), command=COMMAND)) from None
 
 
 def normalise(notebook: NotebookNode) -> None:

@@ -3,9 +3,13 @@
 import os
 from pathlib import Path
 
+from helpers.errors import LabError
+
 ROOT = Path(__file__).resolve().parent.parent
 LAB_SQL = ROOT / "lab_sql"
 NOTEBOOKS = ROOT / "notebooks"
+
+NO_HOME = "The lab's own folder {folder} cannot be made: {reason}. Mend that, or set LAB_HOME to another folder."
 
 
 def lab_folder() -> Path:
@@ -14,7 +18,10 @@ def lab_folder() -> Path:
 
 
 def lab_home() -> Path:
-    """The same folder, made if missing."""
+    """The same folder, made if missing. Raises LabError where it cannot be made."""
     home = lab_folder()
-    home.mkdir(parents=True, exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(NO_HOME.format(folder=home, reason=error.strerror)) from None
     return home

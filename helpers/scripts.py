@@ -9,9 +9,10 @@ from pathlib import Path
 import psycopg
 from psycopg.errors import LockNotAvailable, RaiseException
 
-from helpers.db import engine
+from helpers.db import database_url, engine
 from helpers.errors import LabError
 from helpers.paths import LAB_SQL
+from helpers.servers import connection_failure
 
 TEXTS = {
     "no_folder": "Lesson {lesson} has no scripts in lab_sql/.",
@@ -74,7 +75,7 @@ def run_script(name: str) -> list[str]:
     """Run one script and return the server's notices ("column … already exists, skipping").
 
     Raises LabError where the script refuses the database, or gives up behind somebody's lock:
-    in both cases nothing was changed.
+    in both cases nothing was changed. So it does where the server goes away or its disk is full.
     """
     sql = find_script(name).read_text(encoding="utf-8")
     notices: list[str] = []
@@ -93,10 +94,13 @@ def run_script(name: str) -> list[str]:
         except LockNotAvailable:
             driver.rollback()
             raise LabError(TEXTS["locked"].format(script=name, holders=_holders(driver))) from None
+        except psycopg.OperationalError as error:  # the server went away, or its disk is full
+            raise LabError(connection_failure(error, database_url())) from None
         finally:
             driver.remove_notice_handler(note)
-            driver.rollback()
-            driver.set_autocommit(False)
+            if not driver.closed:
+                driver.rollback()
+                driver.set_autocommit(False)
     return notices
 
 

@@ -34,7 +34,6 @@ def build_editable(folder, config_settings=None, metadata_directory=None):
         time.sleep(0.05)
     name, info = "tiny-1.0-py3-none-any.whl", "tiny-1.0.dist-info/"
     with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
-        wheel.writestr("tiny.pth", str(pathlib.Path.cwd()))
         wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n")
         wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
         wheel.writestr(info + "RECORD", "")
@@ -80,8 +79,9 @@ class Project:
 
     def __init__(self, root: Path, wheels: Path) -> None:
         self.root = root
-        shutil.copytree(ROOT / "helpers" / "cli", root / "helpers" / "cli")
-        for name in ("__init__.py", "__main__.py", "bootstrap.py", "errors.py", "inherited.py"):
+        for room in ("bootstrap", "cli"):
+            shutil.copytree(ROOT / "helpers" / room, root / "helpers" / room)
+        for name in ("__init__.py", "__main__.py", "errors.py", "inherited.py", "paths.py", "surroundings.py"):
             shutil.copy(ROOT / "helpers" / name, root / "helpers")
         (root / "helpers" / "servers.py").write_text(SERVERS)
         (root / "helpers" / "notebooks.py").write_text(LESSONS)
@@ -94,6 +94,7 @@ class Project:
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": wheels.as_uri(),
+            "PYTHONIOENCODING": "utf-8",  # as `start` reads it
         }
 
     def require(self, line: str) -> None:
@@ -108,7 +109,7 @@ class Project:
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
         )
 
     def call(self, *arguments: str, python: str = sys.executable) -> "tuple[int, str, str]":
@@ -155,8 +156,9 @@ def project(tmp_path: Path, wheels: Path) -> Project:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Project]:
-    """A project whose environment stands. A test leaves it so."""
-    project = Project(tmp_path_factory.mktemp("made") / "a project", wheels)
+    """A project whose environment stands, in a folder whose letters its locale does not know. A test leaves it so."""
+    project = Project(tmp_path_factory.mktemp("made") / "тест 'n % project", wheels)
+    project.environment["LC_ALL"] = "C"
     project.first = project.call("run", "7")
     yield project
     assert project.call() == (0, project.runs_in, "")
@@ -199,7 +201,7 @@ def test_a_python_that_meets_the_requirements_is_used_as_it_is(made: Project, tm
         cwd=bare,
         env=environment,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
     )
     assert result.stdout == made.runs_in
@@ -301,6 +303,40 @@ def test_a_failure_of_pip_is_told_with_its_cause_and_cure(project: Project) -> N
     told = err[err.index("The requirements could not be installed") :]
     assert "No matching distribution found for absent==1.0" in told
     assert told.rstrip().endswith("then run the same command again.")
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(project: Project) -> None:
+    (project.root / ".lab").write_text("in the way")  # a folder is closed to nobody where root runs the tests
+    code, out, err = project.call()
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 2
+    assert "cannot be written" in err
+    assert "Copy the folder to where you may write" in err
+    assert not (project.root / ".venv").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not Path("/proc/mounts").exists() or os.geteuid() != 0, reason="needs a small disk of its own")
+def test_a_full_disk_is_named_and_the_next_call_makes_it_good(tmp_path: Path, wheels: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "small", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("no disk may be mounted here")
+    try:
+        project = Project(disk / "project", wheels)
+        (disk / "ballast").write_bytes(bytes(15 << 20))
+        code, _, err = project.call()
+        assert code == 1
+        assert "Traceback" not in err
+        assert "Free some disk space (1 GB) and run the same command again." in err
+        (disk / "ballast").unlink()
+        subprocess.run(["mount", "-o", "remount,size=200m", str(disk)], check=True)
+        code, out, err = project.call()
+        assert code == 0, err
+        assert out.endswith(project.runs_in)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,21 @@
 """What the commands print and how they exit. The rooms behind them are stood in for; `doctor` asks a real server."""
 
 import os
+import re
 import subprocess
 import sys
 import types
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import time_machine
 
 from helpers import bootstrap, cli
 from helpers.cli import doctor
+from helpers.cli.check import Check
 from helpers.errors import LabError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -227,6 +231,18 @@ def test_doctor_finds_a_session_idle_in_a_transaction(monkeypatch: pytest.Monkey
         assert not any("forgotten notebook" in check.text for check in doctor._database(server))
 
 
+def test_doctor_names_a_clock_that_differs_from_the_servers() -> None:
+    from helpers.servers import find_server
+
+    server = find_server()
+    told = "the lab asks the server's alone"
+    assert not any(told in check.text for check in doctor._database(server))
+    with time_machine.travel(datetime.now(UTC) + timedelta(hours=1), tick=True):
+        (clock,) = (check for check in doctor._database(server) if told in check.text)
+    assert clock.well is None, "which is nothing to mend"
+    assert 3500 < int(re.findall(r"by (\d+) s", clock.text)[0]) < 3700
+
+
 def test_doctor_names_the_state_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     from helpers.servers import find_server
     from helpers.servers.server import connect
@@ -236,7 +252,7 @@ def test_doctor_names_the_state_of_the_tables(monkeypatch: pytest.MonkeyPatch) -
         session.execute("DROP SCHEMA IF EXISTS backend_training CASCADE")
         assert doctor._schema(session).text.startswith("no tables yet")
         session.execute("CREATE SCHEMA backend_training CREATE TABLE tasks (id bigint)")
-        assert doctor._schema(session) == doctor.Check(False, doctor.BAD_SCHEMA, doctor.CURE_SCHEMA)
+        assert doctor._schema(session) == Check(False, doctor.BAD_SCHEMA, doctor.CURE_SCHEMA)
         session.execute("CREATE TABLE backend_training.task_events ()")
         assert doctor._schema(session).text == "tables as the course begins, 0 tasks"
         session.execute("ALTER TABLE backend_training.tasks ADD COLUMN lease_until timestamptz")

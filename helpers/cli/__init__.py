@@ -1,12 +1,13 @@
 """The command line. Standard library only up to `bootstrap.ensure`; each command imports what it needs after that."""
 
 import argparse
+import errno
 import io
 import os
 import sys
 from collections.abc import Callable
 
-from helpers import bootstrap
+from helpers import bootstrap, surroundings
 from helpers.errors import LabError
 
 TEST_DATABASE = "backend_training_lab_test"
@@ -35,6 +36,18 @@ HELP_LESSONS = "numbers of the notebooks; without any, all of them"
 USAGE_TEST = "%(prog)s [-h] [--server {url,docker,embedded}] [pytest arguments ...]"
 STILL_RUNS = "PostgreSQL keeps running. To end it: {command} stop"
 NOTHING_RAN = "Nothing was running."
+FULL = "The disk is full: {what} could not be written. Free some space and run the same command again."
+FORBIDDEN = (
+    "{what} may not be read or written by you ({reason}). Change its owner or its permissions, "
+    "and run the same command again."
+)
+A_FILE = "a file"
+
+# What any command may meet, wherever it writes.
+SENTENCES = {
+    **dict.fromkeys([errno.ENOSPC, errno.EDQUOT, errno.EFBIG], FULL),
+    **dict.fromkeys([errno.EACCES, errno.EPERM, errno.EROFS], FORBIDDEN),
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,6 +70,12 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python flushes in vain at its end
         return READER_GONE
+    except OSError as error:
+        text = SENTENCES.get(error.errno or 0)
+        if text is None:
+            raise
+        print(text.format(what=error.filename or A_FILE, reason=error.strerror), file=sys.stderr)
+        return 1
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -153,11 +172,13 @@ def _build(arguments: argparse.Namespace, argv: list[str]) -> int:
 
 def _find_server() -> str:
     """Find or start the server, say which one it is, let all children use the same, and return its kind."""
+    from helpers.paths import lab_home
     from helpers.servers import find_server
 
     server = find_server()
     print(server.describe(), flush=True)
     os.environ["LAB_SERVER"] = server.kind
+    surroundings.settle_folders(lab_home())
     return server.kind
 
 

@@ -5,14 +5,17 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helpers import bootstrap
+from helpers import bootstrap, surroundings
+from helpers.cli.check import Check
+from helpers.cli.oddities import oddities, unheard
 from helpers.errors import LabError
+from helpers.paths import lab_folder
 
 if TYPE_CHECKING:
     import psycopg
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from helpers.servers import Server
 
 NEEDED_MB, NEEDED_MB_FIRST = 200, 1500  # with the environment, and before it
+CLOCK_SECONDS = 5  # between two machines on one network; on one machine there is no difference
 IDLE_SECONDS = 2  # every transaction is idle for a moment between two statements
 
 # What a person reads.
@@ -63,12 +67,14 @@ CURE_STRAYS = "{command} stop"
 NO_IDLE = "no session waits in an open transaction"
 IDLE = 'The session "{name}" has been waiting in an open transaction for {seconds} s and may block others.'
 CURE_IDLE = "COMMIT or ROLLBACK there, or restart its notebook's kernel, or end its program"
+CLOCKS = "the server's clock and this machine's differ by {seconds} s, which is fine: the lab asks the server's alone"
 UNNAMED = "without a name"
 
 COLUMNS = """
     SELECT attname FROM pg_attribute
     WHERE attrelid = to_regclass('backend_training.tasks') AND attnum > 0 AND NOT attisdropped
 """
+AHEAD = "SELECT (extract(epoch FROM clock_timestamp()) - %s)::int"
 IDLE_SESSIONS = """
     SELECT application_name, extract(epoch FROM clock_timestamp() - state_change)::int
     FROM pg_stat_activity
@@ -76,15 +82,6 @@ IDLE_SESSIONS = """
       AND clock_timestamp() - state_change > make_interval(secs => %s)
     ORDER BY state_change
 """
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line: is it well (None: it could not be checked), what was found, and what mends it."""
-
-    well: bool | None
-    text: str
-    cure: str = ""
 
 
 def run() -> int:
@@ -104,6 +101,7 @@ def checks() -> Iterator[Check]:
     ready = bootstrap.find_ready() == Path(sys.executable)
     yield _environment(ready)
     yield _disk(NEEDED_MB if ready else NEEDED_MB_FIRST)
+    yield from oddities(bootstrap.ROOT, ready)
     if ready:
         yield from _with_environment()
     else:
@@ -111,6 +109,7 @@ def checks() -> Iterator[Check]:
         found = shutil.which("docker")
         yield Check(True, DOCKER_COMMAND.format(path=found) if found else NO_DOCKER.format(why=NO_DOCKER_COMMAND))
         yield Check(None, NEEDS_ENVIRONMENT)
+    yield from unheard()
 
 
 def _environment(ready: bool) -> Check:
@@ -122,16 +121,23 @@ def _environment(ready: bool) -> Check:
 
 
 def _disk(needed: int) -> Check:
-    free = shutil.disk_usage(bootstrap.ROOT).free // 1_000_000
+    home = lab_folder()  # it may be on another disk, and is not always made yet
+    folders = (bootstrap.ROOT, next(folder for folder in (home, *home.parents) if folder.is_dir()))
+    free, folder = min((shutil.disk_usage(folder).free // 1_000_000, folder) for folder in folders)
     if free >= needed:
         return Check(True, DISK.format(free=free))
-    return Check(False, NO_DISK.format(free=free, needed=needed), CURE_DISK.format(folder=bootstrap.ROOT))
+    return Check(False, NO_DISK.format(free=free, needed=needed), CURE_DISK.format(folder=folder))
 
 
 def _with_environment() -> Iterator[Check]:
-    from helpers.lab import find_stray_workers
+    from helpers.paths import lab_home
     from helpers.servers import find_server
 
+    try:
+        surroundings.settle_folders(lab_home())
+    except LabError as error:
+        yield Check(False, str(error))
+        return
     yield _jupyter()
     yield _database_url()
     yield _docker()
@@ -143,6 +149,8 @@ def _with_environment() -> Iterator[Check]:
     else:
         yield Check(True, ANSWERS.format(server=server.describe()))
         yield from _database(server)
+    from helpers.lab import find_stray_workers
+
     strays = find_stray_workers()
     yield from (Check(False, line, CURE_STRAYS) for line in strays)
     if not strays:
@@ -198,6 +206,9 @@ def _database(server: "Server") -> Iterator[Check]:
     with closing(connect(server.url, application_name="doctor")) as connection:
         yield _schema(connection)
         idle = connection.execute(IDLE_SESSIONS, [IDLE_SECONDS]).fetchall()
+        ahead = connection.execute(AHEAD, [time.time()]).fetchone()
+    if ahead and abs(ahead[0]) > CLOCK_SECONDS:
+        yield Check(None, CLOCKS.format(seconds=abs(ahead[0])))
     for name, seconds in idle:
         yield Check(False, IDLE.format(name=name or UNNAMED, seconds=seconds), CURE_IDLE)
     if not idle:

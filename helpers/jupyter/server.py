@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from helpers import bootstrap
+from helpers import bootstrap, surroundings
 from helpers.errors import LabError
 from helpers.jupyter.address import Address
 from helpers.jupyter.running import home
@@ -96,7 +96,7 @@ def _launch(root: Path, page: str, browser: bool) -> Lab:
     overrides.parent.mkdir(parents=True, exist_ok=True)
     overrides.write_text(json.dumps(SETTINGS), encoding="utf-8")
     address, log = Address(_free_port(), secrets.token_urlsafe(24), page), folder / "jupyter.log"
-    bootstrap.export_path()  # kernels import this checkout's helpers
+    surroundings.settle_python(bootstrap.ROOT)  # kernels import this checkout's helpers
     environment = {
         **os.environ,
         "JUPYTER_TOKEN": address.token,  # a command line can be read by everybody on the machine

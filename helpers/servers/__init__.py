@@ -9,6 +9,7 @@ import os
 from helpers.servers import docker, embedded, given
 from helpers.servers.failures import connection_failure
 from helpers.servers.server import Server, ServerError, lab_database
+from helpers.servers.variables import set_libpq_aside
 
 __all__ = ["Server", "ServerError", "connection_failure", "find_server", "stop_server"]
 
@@ -34,7 +35,9 @@ def find_server(kind: str | None = None) -> Server:
     """
     kind = kind or os.environ.get("LAB_SERVER") or None
     if kind == "url" or (kind is None and given.is_set()):
+        set_libpq_aside(keep_safety=True)
         return given.find()
+    set_libpq_aside()
     lab_database()  # a name that is not allowed is refused before anything is started
     if kind == "embedded":
         return embedded.find()

@@ -19,6 +19,11 @@ class Cause(Enum):
         'The server at {place} does not admit the user "{user}" to the database "{database}" from here: '
         "have its administrator allow it (GRANT CONNECT, pg_hba.conf)."
     )
+    DISK_FULL = "The disk of the server at {place} is full ({text}): free some space there, then try again."
+    NO_SSL = (
+        "The server at {place} offers no encryption, which PGSSLMODE or sslmode in DATABASE_URL asks for: "
+        "unset it, or have its administrator switch on SSL."
+    )
     NOT_THE_LABS = "A server answers at {place}, but it does not ask for the lab's kind of log-in: run {doctor}."
     NO_DATABASE = (
         'The database "{database}" does not exist at {place} and could not be created: have an administrator create it.'
@@ -42,6 +47,8 @@ SIGNS: list[tuple[Cause, set[str], tuple[str, ...]]] = [
     (Cause.NO_DATABASE, {"3D000"}, ('database "{database}" does not exist',)),
     (Cause.NO_ROLE, set(), ('role "{user}" does not exist',)),
     (Cause.NOT_ALLOWED, {"28000", "42501"}, ("no pg_hba.conf entry", "permission denied for database")),
+    (Cause.DISK_FULL, {"53100"}, ()),
+    (Cause.NO_SSL, set(), ("server does not support ssl",)),
     (Cause.NOT_THE_LABS, set(), ("authentication method requirement", "server closed the connection without proving")),
     (Cause.TOO_MANY, {"53300"}, ("too many clients", "too many connections", "remaining connection slots")),
     (Cause.NOT_YET, {"57P03"}, ("starting up", "shutting down", "not yet accepting", "not accepting connections")),
