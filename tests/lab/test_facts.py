@@ -55,6 +55,18 @@ def test_a_missing_migration_names_the_script() -> None:
         lab.query("SELECT attempts FROM backend_training.tasks")
 
 
+def test_a_misspelt_name_is_not_taken_for_missing_tables() -> None:
+    with pytest.raises(LabError, match=r'^column "statuss" does not exist$'):
+        lab.query("SELECT statuss FROM backend_training.tasks")
+    with pytest.raises(LabError, match=r'^relation "backend_training\.taks" does not exist$'):
+        lab.query("SELECT * FROM backend_training.taks")
+
+
+def test_tables_of_another_script_name_the_script() -> None:
+    with pytest.raises(LabError, match=r"06_idempotent_effects/03_document_service\.sql"):
+        lab.query("SELECT * FROM document_service.requests")
+
+
 def test_missing_tables_name_the_set_up_cell() -> None:
     lab.run_script("00_base/00_drop.sql")
     with pytest.raises(LabError, match="first code cell"):
