@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from PIL import Image
 
 from helpers.errors import LabError
-from helpers.lab.lesson import LESSONS_LEASE
+from helpers.lab.frame.lesson import LESSONS_LEASE
 from helpers.notebooks import KERNEL, build, client, lesson_paths, normalise
 
 PATHS = list(lesson_paths().values())
