@@ -6,15 +6,14 @@ and questions, `experiments` one module an experiment, `storms` the storm of les
 
 from helpers.lab.actors.documents import start_documents
 from helpers.lab.actors.sessions import Session, session
+from helpers.lab.actors.strays import find_stray_workers, stop_stray_workers
 from helpers.lab.actors.waiting import locks
 from helpers.lab.actors.workers import (
     Worker,
     end_workers,
-    find_stray_workers,
     start_long_transaction,
     start_relay,
     start_worker,
-    stop_stray_workers,
 )
 from helpers.lab.experiments.claim_times import claim_times, claim_times_chart
 from helpers.lab.experiments.crashes import kill_at_each_point

@@ -1,10 +1,6 @@
-"""Starts real worker processes for a notebook, shows their lines as they come, and leaves none behind.
-
-Each worker is noted in a file below `.lab/workers`, so that another process can find what a dead one left.
-"""
+"""Starts real worker processes for a notebook, shows their lines as they come, and leaves none behind."""
 
 import atexit
-import json
 import os
 import queue
 import signal
@@ -12,7 +8,6 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 from sqlalchemy import URL
@@ -22,7 +17,8 @@ from helpers.db import database_url, engine
 from helpers.diagnosis import explain
 from helpers.errors import LabError
 from helpers.lab.actors.leftovers import ends_leftovers
-from helpers.paths import ROOT, lab_home
+from helpers.lab.actors.strays import note
+from helpers.paths import ROOT
 from helpers.processes.parent import PARENT_PID
 from helpers.worker.journal import HOLD_PROMPT, ledger_row
 
@@ -37,7 +33,6 @@ TEXTS = {
     "not_holding": "Worker {name} is not waiting for Enter: it has ended with exit code {code}.",
     "ended": "Worker {name} has ended with exit code {code}.",
     "silent": "Worker {name} said nothing for {seconds:g} s. It was killed.",
-    "stray": "worker {name}, process {pid}",
 }
 
 SILENCE_SECONDS = 120
@@ -68,7 +63,7 @@ class Worker:
             start_new_session=True,  # an interrupted cell interrupts the cell, not the worker behind our back
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),  # for Ctrl-Break
         )
-        self._note = _note(self._process.pid, name)
+        self._note = note(self._process.pid, name)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
         (_services if survives_reset else _running).append(self)
@@ -252,43 +247,3 @@ def _insist_on_server() -> None:
     except DBAPIError as error:
         end_workers()
         raise LabError(explain(error)) from None
-
-
-def _note(pid: int, name: str) -> Path:
-    folder = lab_home() / "workers"
-    folder.mkdir(exist_ok=True)
-    note = folder / f"{pid}.json"
-    started = psutil.Process(pid).create_time()
-    note.write_text(json.dumps({"name": name, "started": started, "parent": os.getpid()}))
-    return note
-
-
-def _strays() -> list[tuple[psutil.Process, str]]:
-    """Worker processes whose lab is gone. A pid alone is no proof: it is used again, so the start time counts."""
-    found = []
-    for note in sorted((lab_home() / "workers").glob("*.json")):
-        entry = json.loads(note.read_text())
-        try:
-            process = psutil.Process(int(note.stem))
-            is_worker = process.create_time() == entry["started"] and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            is_worker = False
-        if not is_worker:
-            note.unlink(missing_ok=True)
-        elif not psutil.pid_exists(entry["parent"]):
-            found.append((process, entry["name"]))
-    return found
-
-
-def find_stray_workers() -> list[str]:
-    """One line for each worker process that outlived the notebook that started it."""
-    return [TEXTS["stray"].format(name=name, pid=process.pid) for process, name in _strays()]
-
-
-def stop_stray_workers() -> list[str]:
-    """Kill the workers that `find_stray_workers` finds, and return its lines."""
-    strays = _strays()
-    for process, _ in strays:
-        process.kill()
-    psutil.wait_procs([process for process, _ in strays], timeout=10)
-    return [TEXTS["stray"].format(name=name, pid=process.pid) for process, name in strays]

@@ -9,7 +9,7 @@ from helpers.diagnosis import LESSON, readable_errors
 from helpers.errors import LabError
 from helpers.kernel import watch_cells
 from helpers.lab.actors.leftovers import end_leftovers
-from helpers.lab.actors.workers import stop_stray_workers
+from helpers.lab.actors.strays import stop_stray_workers
 from helpers.repository.lease import checked_lease_seconds
 from helpers.scripts import lesson_folder, migrations_before, run_script
 
