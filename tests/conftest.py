@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from helpers.db import engine
 from helpers.lab import end_workers, rebuild, wait_until
-from helpers.lab.documents import DocumentService
+from helpers.lab.actors.documents import DocumentService
 from helpers.scripts import run_script
 
 DEADLINE_SECONDS = 30.0  # for a fact that comes at once, on a machine that is busy

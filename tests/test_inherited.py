@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = ["pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "-q", "--override-ini", "addopts="]
 INTERRUPTED = [
-    "tests/lab/test_sessions.py::test_an_interrupted_cell_leaves_no_session",
-    "tests/lab/test_processes.py::test_an_interrupted_cell_leaves_no_worker",
+    "tests/lab/actors/test_sessions.py::test_an_interrupted_cell_leaves_no_session",
+    "tests/lab/actors/test_workers.py::test_an_interrupted_cell_leaves_no_worker",
 ]
 # Ignores what can be ignored, blocks the signals that are named, then becomes another program.
 UNKIND = """

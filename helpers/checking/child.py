@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from helpers.checking.parts import Calling, Definition, Finding, Functions, definition_of
 from helpers.errors import LabError
-from helpers.faults import end_with_parent
+from helpers.processes.parent import end_with_parent
 
 TEXTS = {
     "load": "Your function could not be taken to the process that checks it: {reason}",

@@ -30,8 +30,8 @@ from helpers.checking.database import check_url, end_sessions, server_start
 from helpers.checking.parts import Definition, Finding, Functions
 from helpers.db import SessionFactory, database_url
 from helpers.errors import LabError
-from helpers.faults import PARENT_PID
 from helpers.paths import ROOT, lab_home
+from helpers.processes.parent import PARENT_PID
 from helpers.servers import ServerError, connection_failure
 
 START_SECONDS = 60.0  # for the child to start, and to build its tables

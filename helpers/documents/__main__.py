@@ -13,8 +13,8 @@ from tornado.netutil import bind_sockets
 from helpers.diagnosis import explain
 from helpers.documents.service import application
 from helpers.errors import LabError
-from helpers.exits import EXIT_UNAVAILABLE
-from helpers.faults import end_with_parent
+from helpers.processes.exits import EXIT_UNAVAILABLE
+from helpers.processes.parent import end_with_parent
 from helpers.scripts import run_script
 
 TEXTS = {

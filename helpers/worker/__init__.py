@@ -8,7 +8,11 @@
     python -m helpers.worker NAME --batch N --quota …  as in lesson 8: many tasks at once, processed in turn
 
 `options` says what a worker can be told, `queues` which functions of `repository/` it calls, `work` what the work is,
-`heart` the worker of lessons 3 and 4, `life` what came later, `stopping` what SIGTERM and Ctrl-C do.
+`heart` the worker of lessons 3 and 4, `life` what came later, `stopping` what SIGTERM and Ctrl-C do, `faults` where it
+can crash or hold, `journal` what it says.
+
+Three other processes live here, each a module to start: `racer` of lesson 1, `long_transaction` of lesson 2, and
+`relay`, which sends what stands in the outbox.
 
 Exit codes: 0 done, nothing to do, or stopped as asked; 2 a stale claim was refused; 17 the crash that was asked for;
 64 wrong usage; 69 the database cannot be used (no server, or a migration is missing); 70 nobody is left to press Enter;

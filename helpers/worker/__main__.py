@@ -3,10 +3,11 @@
 import os
 import sys
 
-from helpers.exits import exit_code
-from helpers.faults import Faults, end_with_parent
-from helpers.journal import Journal
+from helpers.processes.exits import exit_code
+from helpers.processes.parent import end_with_parent
+from helpers.worker.faults import Faults
 from helpers.worker.heart import run, run_without_lease
+from helpers.worker.journal import Journal
 from helpers.worker.life import Life
 from helpers.worker.options import is_of_lesson_3_or_4, parse
 from helpers.worker.queues import queue_of

@@ -4,11 +4,11 @@ import sys
 
 from sqlalchemy import RowMapping
 
-from helpers.exits import EXIT_DONE, EXIT_STALE
-from helpers.faults import Faults
-from helpers.journal import Journal
+from helpers.processes.exits import EXIT_DONE, EXIT_STALE
 from helpers.repository import locked
 from helpers.repository.lease import StaleClaimError, claim_task, mark_as_completed
+from helpers.worker.faults import Faults
+from helpers.worker.journal import Journal
 from helpers.worker.work import compute
 
 

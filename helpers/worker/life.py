@@ -10,15 +10,15 @@ from sqlalchemy.exc import DBAPIError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from helpers.diagnosis import is_connection_failure
-from helpers.exits import EXIT_DONE, EXIT_STALE
-from helpers.faults import Faults
-from helpers.journal import Journal
+from helpers.processes.exits import EXIT_DONE, EXIT_STALE
 from helpers.repository.batch_renewal import BatchKeeper, Turn
 from helpers.repository.lease import StaleClaimError
 from helpers.repository.outbox import complete_with_request
 from helpers.repository.renewal import LeaseKeeper
 from helpers.repository.retry import is_completed_by
 from helpers.worker import work
+from helpers.worker.faults import Faults
+from helpers.worker.journal import Journal
 from helpers.worker.queues import Claim, Queue
 from helpers.worker.stopping import Stopping, StopRequested
 

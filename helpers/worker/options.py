@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from helpers.exits import EXIT_CRASH, EXIT_UNAVAILABLE, EXIT_USAGE
-from helpers.faults import POINTS
 from helpers.models import PRIORITIES
+from helpers.processes.exits import EXIT_CRASH, EXIT_UNAVAILABLE, EXIT_USAGE
 from helpers.repository.lease import checked_lease_seconds
+from helpers.worker.faults import POINTS
 
 TEXTS = {
     "description": "Claims one task of the lab, or a batch of them, does the work, completes it, and ends.",

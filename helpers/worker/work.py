@@ -5,9 +5,9 @@ import os
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from helpers.exits import EXIT_CRASH
-from helpers.journal import Journal
+from helpers.processes.exits import EXIT_CRASH
 from helpers.repository.idempotency import Json
+from helpers.worker.journal import Journal
 from helpers.worker.queues import Claim
 
 TEXTS = {

@@ -17,7 +17,7 @@ from helpers.documents.client import (
     create_document,
     post,
 )
-from helpers.lab.documents import DocumentService
+from helpers.lab.actors.documents import DocumentService
 
 Eventually = Callable[[Callable[[], object]], None]
 

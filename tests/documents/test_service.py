@@ -13,7 +13,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from helpers.db import database_url
 from helpers.documents.service import LONGEST_KEY, THREADS
-from helpers.lab.documents import DocumentService
+from helpers.lab.actors.documents import DocumentService
 
 Eventually = Callable[[Callable[[], object]], None]
 

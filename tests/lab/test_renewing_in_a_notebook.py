@@ -3,7 +3,7 @@
 import pytest
 
 from helpers import lab
-from helpers.lab import facts, lesson
+from helpers.lab.frame import facts, lesson
 
 CLAIMED = "EXISTS (SELECT FROM backend_training.task_events WHERE event = 'claimed')"
 ASKED = "SELECT count(*) FROM backend_training.task_events WHERE actor = 'worker:A' AND event = 'asked_to_stop'"

@@ -14,8 +14,9 @@ from nbformat import NotebookNode
 from PIL import Image
 
 from helpers.errors import LabError
-from helpers.lab.lesson import LESSONS_LEASE
-from helpers.notebooks import KERNEL, build, client, lesson_paths, normalise
+from helpers.lab.frame.lesson import LESSONS_LEASE
+from helpers.notebooks import KERNEL, build, lesson_paths, normalise
+from helpers.notebooks.execution import client
 
 PATHS = list(lesson_paths().values())
 FIRST_LESSON_WITH_LEASES = 4

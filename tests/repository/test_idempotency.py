@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from helpers import lab
 from helpers.db import database_url, engine
-from helpers.lab.processes import environment_for
+from helpers.lab.actors.workers import environment_for
 from helpers.paths import ROOT
 from helpers.repository.idempotency import (
     KeyReusedError,

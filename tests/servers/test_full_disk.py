@@ -72,7 +72,7 @@ def test_a_cluster_that_does_not_fit_is_a_sentence_and_leaves_nothing_behind(dis
 TOO_MUCH = """
 from sqlalchemy import text
 from helpers.db import engine
-from helpers.exits import exit_code
+from helpers.processes.exits import exit_code
 
 def overdo():
     with engine().begin() as connection:

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import lab
 from helpers.db import database_url, forget_engine
-from helpers.lab.documents import DocumentService
+from helpers.lab.actors.documents import DocumentService
 from helpers.servers import embedded
 
 TASKS = 60

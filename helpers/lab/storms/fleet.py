@@ -9,11 +9,11 @@ import psutil
 
 from helpers.db import database_url, engine
 from helpers.errors import LabError
-from helpers.exits import EXIT_DONE, EXIT_STALE
-from helpers.journal import ledger_row
-from helpers.lab.processes import Worker
+from helpers.lab.actors.workers import Worker
 from helpers.lab.storms.forecast import Strike
 from helpers.lab.storms.proxy import Proxy
+from helpers.processes.exits import EXIT_DONE, EXIT_STALE
+from helpers.worker.journal import ledger_row
 
 LETTERS = "ABCDEFGH"
 NEVER = inf

@@ -11,8 +11,8 @@ from sqlalchemy import URL, text
 from helpers.db import database_url, engine
 from helpers.diagnosis import readable_errors
 from helpers.errors import LabError
-from helpers.lab.documents import DocumentService, start_documents
-from helpers.lab.leftovers import end_leftovers
+from helpers.lab.actors.documents import DocumentService, start_documents
+from helpers.lab.actors.leftovers import end_leftovers
 from helpers.lab.storms.fleet import LETTERS, Place
 from helpers.lab.storms.forecast import forecast
 from helpers.lab.storms.functions import Repository, packed

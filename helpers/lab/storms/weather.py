@@ -7,9 +7,9 @@ from time import monotonic, sleep
 from sqlalchemy import text
 
 from helpers.db import engine
-from helpers.journal import ledger_row
 from helpers.lab.storms.fleet import Place
 from helpers.lab.storms.forecast import Strike
+from helpers.worker.journal import ledger_row
 
 TICK_SECONDS = 0.05
 HOPELESS_FAILURES = 2  # of the processes in each place, before the first claim

@@ -1,0 +1,1 @@
+"""Predictions before an experiment and questions after it, with their texts."""
