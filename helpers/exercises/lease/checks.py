@@ -10,6 +10,7 @@ from helpers.checking.rules import CLAIMS_DO_NOT_WAIT, asks_for_the_id_alone, ca
 from helpers.checking.tasks import IN_ORDER, LEASE, ONE_TASK, THREE_TASKS
 from helpers.exercises.lease import LESSON
 from helpers.exercises.lease.calls import TEXTS, claims, completes, no_lease, refusals
+from helpers.exercises.lease.tables import claims_in_tables, completions_in_tables
 from helpers.repository.lease import StaleClaimError
 from helpers.schedules import (
     Offence,
@@ -113,6 +114,8 @@ EXERCISE = Definition(
     full=(
         Rule("refusals", refusals),
         Rule("no_lease", no_lease, needs=CLAIM),
+        Rule("tables", claims_in_tables, needs=CLAIM),
+        Rule("all_numbers", completions_in_tables, needs=frozenset({1})),
         orders.other_plans("plans", ALONE, 0),
         orders.every("every", replace(STALE, crash=True, rescue=rescue)),
     ),

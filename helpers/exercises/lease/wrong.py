@@ -5,8 +5,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import RowMapping, and_, func, or_, select, text, update
-from sqlalchemy.orm import Session
+from sqlalchemy import RowMapping, and_, exists, func, or_, select, text, update
+from sqlalchemy.orm import Session, aliased
 
 from helpers.db import SessionFactory
 from helpers.exercises.lease.answers import claim_task, mark_as_completed
@@ -49,6 +49,26 @@ def claims_without_skip_locked(lease_seconds: float) -> RowMapping | None:
 def claims_only_what_is_pending(lease_seconds: float) -> RowMapping | None:
     with SessionFactory.begin() as session:
         return _claim(session, lease_seconds, where=PENDING)
+
+
+def takes_over_at_half_the_lease(lease_seconds: float) -> RowMapping | None:
+    by_now = Task.lease_until - timedelta(seconds=lease_seconds / 2) <= func.clock_timestamp()
+    with SessionFactory.begin() as session:
+        return _claim(session, lease_seconds, where=or_(PENDING, and_(Task.status == "processing", by_now)))
+
+
+def waits_half_a_minute_longer(lease_seconds: float) -> RowMapping | None:
+    by_now = Task.lease_until + timedelta(seconds=30) <= func.clock_timestamp()
+    with SessionFactory.begin() as session:
+        return _claim(session, lease_seconds, where=or_(PENDING, and_(Task.status == "processing", by_now)))
+
+
+def one_of_a_type_at_a_time(lease_seconds: float) -> RowMapping | None:
+    other = aliased(Task)
+    in_work = exists().where(other.type == Task.type, other.status == "processing", other.id != Task.id)
+    ended = and_(Task.status == "processing", Task.lease_until <= func.clock_timestamp(), ~in_work)
+    with SessionFactory.begin() as session:
+        return _claim(session, lease_seconds, where=or_(PENDING, ended))
 
 
 def leases_by_its_own_clock(lease_seconds: float) -> RowMapping | None:
@@ -214,6 +234,17 @@ def _completes(completion: Callable[[int, int], None]) -> tuple[Callable[..., An
     return claim_task, completion
 
 
+def completes_what_has_no_lease(task_id: int, attempts: int) -> None:
+    if attempts < 1:
+        raise ValueError("The first attempt has the number 1.")
+    in_time = and_(Task.attempts == attempts, Task.lease_until > func.clock_timestamp())
+    current = (Task.id == task_id, Task.status == "processing", or_(Task.lease_until.is_(None), in_time))
+    with SessionFactory.begin() as session:
+        done = update(Task).where(*current).values(status="completed", lease_until=None).returning(Task.id)
+        if session.scalar(done) is None:
+            raise StaleClaimError(task_id, attempts)
+
+
 WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "claims without a lock": (_claims(claims_without_a_lock), "Both found the row, one after the other"),
     "claims without SKIP LOCKED": (_claims(claims_without_skip_locked), "With FOR UPDATE alone the second worker"),
@@ -226,6 +257,12 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "returns the old number": (_claims(returns_the_old_number), "the mapping says attempts 0"),
     "resets blindly": (_claims(resets_blindly), "Slow is not dead, and only a lease"),
     "takes NULL for expired": (_claims(takes_null_for_expired), "NULL is not an expired lease"),
+    "takes over at half the lease": (_claims(takes_over_at_half_the_lease), "It took a task that is not free"),
+    "waits longer than the lease": (
+        _claims(waits_half_a_minute_longer),
+        "It did not find a task that is free (#42: processing",
+    ),
+    "one of a type at a time": (_claims(one_of_a_type_at_a_time), "does not depend on other tasks"),
     "claims in two transactions": (_claims(claims_in_two_transactions), "until the COMMIT of the change"),
     "leaves its session open": (_claims(leaves_its_session_open), "It returned while its transaction was still open"),
     "LIMIT under IN": (_claims(limit_under_in), "under IN the planner may run that subquery again"),
@@ -233,9 +270,18 @@ WRONG: dict[str, tuple[tuple[Callable[..., Any], ...], str]] = {
     "completes without the number": (_completes(completes_without_the_number), "does not compare the attempt number"),
     "completes without the lease": (_completes(completes_without_the_lease), "whether the lease is still in force"),
     "completes after a look": (_completes(completes_after_a_look), "Between the SELECT and the UPDATE"),
+    "completes what has no lease": (_completes(completes_what_has_no_lease), "no current attempt with a lease"),
     "keeps silent": (_completes(keeps_silent), "and the caller was not told"),
     "keeps the lease": (_completes(keeps_the_lease), "A completed task has no lease"),
     "raises another error": (_completes(raises_another_error), "ended with LookupError"),
     "accepts zero": (_completes(accepts_zero), "It should raise ValueError, and it raised StaleClaimError"),
 }
-FULL = {"takes NULL for expired", "LIMIT under IN", "accepts zero"}
+FULL = {
+    "takes NULL for expired",
+    "LIMIT under IN",
+    "accepts zero",
+    "takes over at half the lease",
+    "waits longer than the lease",
+    "one of a type at a time",
+    "completes what has no lease",
+}
