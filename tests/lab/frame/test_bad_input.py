@@ -169,7 +169,9 @@ def test_without_a_server_a_cell_names_the_command_that_helps(server_of_its_own:
     assert "pending" in kernel.run("print(repr(lab.tasks()))")
 
 
-@pytest.mark.parametrize("name", ["storm", "check", *(pytest.param(n, marks=pytest.mark.thorough) for n in UNDER_WAY)])
+@pytest.mark.parametrize(
+    "name", [n if n in ("storm", "check") else pytest.param(n, marks=pytest.mark.thorough) for n in UNDER_WAY]
+)
 def test_a_server_that_goes_away_meanwhile_is_a_sentence(server_of_its_own: None, kernel: Kernel, name: str) -> None:
     call, fact = UNDER_WAY[name]
     kernel.run(f"{SET_UP}\ndocuments = lab.start_documents()")
