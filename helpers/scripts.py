@@ -95,8 +95,11 @@ def run_script(name: str) -> list[str]:
             raise LabError(TEXTS["locked"].format(script=name, holders=_holders(driver))) from None
         finally:
             driver.remove_notice_handler(note)
-            driver.rollback()
-            driver.set_autocommit(False)
+            if driver.closed:
+                connection.invalidate()  # the server has ended it: the pool is not to have it back
+            else:
+                driver.rollback()
+                driver.set_autocommit(False)
     return notices
 
 
