@@ -98,7 +98,9 @@ def run_script(name: str) -> list[str]:
             raise LabError(connection_failure(error, database_url())) from None
         finally:
             driver.remove_notice_handler(note)
-            if not driver.closed:
+            if driver.closed:
+                connection.invalidate()  # the server has ended it: the pool is not to have it back
+            else:
                 driver.rollback()
                 driver.set_autocommit(False)
     return notices

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -177,3 +178,17 @@ def test_rebuilding_opens_each_lesson_in_its_own_state() -> None:
         connection.rollback()
         rebuild(5)
         assert connection.scalars(sql).all() == ["id", "type", "status", "lease_until", "attempts"]
+
+
+def test_a_server_that_ends_the_session_in_mid_script_is_one_error_and_no_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "00_base"
+    folder.mkdir()
+    (folder / "09_end.sql").write_text("SELECT pg_terminate_backend(pg_backend_pid());")
+    monkeypatch.setattr(scripts, "LAB_SQL", tmp_path)
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        run_script("00_base/09_end.sql")
+    assert caplog.records == [], "the pool logs a traceback, which a cell would show"
+    with engine().connect() as connection:
+        assert connection.scalar(text("SELECT 1")) == 1

@@ -11,7 +11,8 @@ in a run of its own:
 - its patience ends (the move `A~`, see `program`): the call is made again, under a limit that the server itself lets
   strike when its turn comes, while all others stand still.
 
-In the same way the server ends a session that stands idle between two calls under a limit for that.
+In the same way the server ends a session that stands idle between two calls under a limit for that. Its client reads
+the server's last message at its next call, or finds the connection gone: the system decides that, as it does elsewhere.
 
 `lock_timeout`, `statement_timeout`, `transaction_timeout` (PostgreSQL 17), `idle_in_transaction_session_timeout` and
 `idle_session_timeout` count, wherever they come from: SET, SET LOCAL, set_config, the role, the options of the

@@ -72,7 +72,11 @@ def ensure_database(url: URL, **options: str | int) -> str:
         return _version(url, **options)
     except psycopg.OperationalError as error:
         # A server that speaks another language words "database does not exist" in its own way.
-        if cause_of(error) not in (Cause.NO_DATABASE, Cause.OTHER) or not _create(url, **options):
+        cause = cause_of(error)
+        if cause not in (Cause.NO_DATABASE, Cause.OTHER):
+            raise
+        # Where it was missing a moment ago and is there now, another process was faster.
+        if not _create(url, **options) and cause is not Cause.NO_DATABASE:
             raise
     return _version(url, **options)
 

@@ -14,7 +14,6 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from helpers.db import database_url, engine
-from helpers.diagnosis import explain
 from helpers.errors import LabError
 from helpers.lab.actors.leftovers import ends_leftovers
 from helpers.lab.actors.strays import note
@@ -36,7 +35,6 @@ TEXTS = {
 }
 
 SILENCE_SECONDS = 120
-ASK_SECONDS = 20  # of silence; a worker that drains goes on asking for a server that is gone, and a cell must not
 
 
 class Worker:
@@ -148,15 +146,10 @@ class Worker:
         self._lines.put(None)
 
     def next_line(self) -> str | None:
-        """The next line of the process, when it comes; None at its end.
-
-        Raises LabError where it is silent for too long, or is silent and the server does not answer.
-        """
-        for second in range(1, SILENCE_SECONDS + 1):
+        """The next line of the process, when it comes; None at its end."""
+        for _ in range(SILENCE_SECONDS):
             with suppress(queue.Empty):
                 return self._lines.get(timeout=1)  # where a wait cannot be interrupted, it is at least a short one
-            if second % ASK_SECONDS == 0:
-                _insist_on_server()
         end_workers()
         raise LabError(TEXTS["silent"].format(name=self.name, seconds=SILENCE_SECONDS))
 
@@ -239,11 +232,3 @@ def end_services() -> None:
     """Kill what survives a reset, too."""
     for service in list(_services):
         service.kill()
-
-
-def _insist_on_server() -> None:
-    try:
-        engine().connect().close()
-    except DBAPIError as error:
-        end_workers()
-        raise LabError(explain(error)) from None
